@@ -15,7 +15,8 @@ A failed configuration is a row with a status; only a failed set-up is an except
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ __all__ = [
     "SweeperError",
     "TrialFailed",
     "WorkerError",
+    "did_you_mean",
 ]
 
 
@@ -104,3 +106,10 @@ class TrialFailed(SweeperError):
         self.stage = stage
         self.reason = reason
         self.details = dict(details or {})
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """` (did you mean 'x'?)` for the known name nearest to `name`, else an empty string."""
+    lowered = {str(k).lower(): str(k) for k in known}
+    match = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.5)
+    return f" (did you mean {lowered[match[0]]!r}?)" if match else ""

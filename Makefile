@@ -1,0 +1,28 @@
+# Everything a change has to pass: `make check`. PYTHON names the environment's interpreter.
+PYTHON ?= $(if $(wildcard .venv/bin/python),.venv/bin/python,python3)
+JOBS ?= 2
+
+.PHONY: check lint types test coverage test-gpu bench
+
+check: lint types coverage
+
+lint:
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m ruff format --check .
+
+types:
+	$(PYTHON) -m mypy
+
+test:
+	$(PYTHON) -m pytest -n $(JOBS)
+
+# The figure without a GPU: what can only run on one is measured on one.
+coverage:
+	$(PYTHON) -m pytest -n $(JOBS) --cov --cov-report=term:skip-covered --cov-fail-under=90
+
+test-gpu:
+	$(PYTHON) -m pytest tests/gpu
+
+bench:
+	$(PYTHON) bench/bench_space.py
+	$(PYTHON) bench/bench_emulator.py

@@ -1,0 +1,68 @@
+"""`python -m sweeper`: normalise the command line, compose, validate, run, and end with the exit code."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sweeper.command_line import Arguments, normalise
+from sweeper.errors import ConfigError, SweeperError
+from sweeper.jobs import Jobs
+from sweeper.paths import conf_dir
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+__all__ = ["main"]
+
+_INTERRUPTED = 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line `argv` (default: the process's own) and return its exit code."""
+    given = list(sys.argv[1:] if argv is None else argv)
+    try:
+        arguments = normalise(given, groups=_groups(), default_root=Path.cwd() / "results" / "runs")
+        return _run(arguments, given)
+    except SweeperError as error:
+        print(f"error: {error}", file=sys.stderr)  # noqa: T201
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("interrupted; what was measured is kept", file=sys.stderr)  # noqa: T201
+        return _INTERRUPTED
+
+
+def _groups() -> list[str]:
+    return [p.name for p in conf_dir().iterdir() if p.is_dir()]
+
+
+def _run(arguments: Arguments, given: Sequence[str]) -> int:
+    import hydra
+
+    jobs = Jobs(arguments, given)
+    jobs.register()
+
+    @hydra.main(config_path=str(conf_dir()), config_name="config", version_base="1.3")
+    def job(node: DictConfig) -> None:
+        jobs.run(node)
+
+    before = sys.argv, signal.signal(signal.SIGTERM, _interrupt)
+    sys.argv = ["sweeper", *arguments.hydra]
+    try:
+        job()
+    except SystemExit as stop:
+        # Hydra has said what is wrong with the configuration, and ends with 1 where it means usage.
+        jobs.ended(0 if stop.code in (None, 0) else ConfigError.exit_code)
+    except KeyboardInterrupt:
+        jobs.ended(_INTERRUPTED)
+    finally:
+        sys.argv = before[0]
+        signal.signal(signal.SIGTERM, before[1])
+    return jobs.close()
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt

@@ -1,0 +1,275 @@
+"""Compiled configurations on disk, one folder a key, shared by every process of a user.
+
+    <root>/builds/<key's first two>/<key>/{manifest.json, <artifact>}
+    <root>/staging/…      folders being written or removed
+    <root>/logs/…         what compilers said
+
+A folder appears whole, by a rename, or not at all; where several processes build one key, the first
+rename wins and the others use it. A manifest holds the SHA-256 of its artifact, checked on every read.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import errno
+import hashlib
+import json
+import logging
+import os
+import shutil
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+from sweeper.errors import StorageError
+from sweeper.model import Build, digest
+
+__all__ = ["BuildCache", "build_key", "default_root"]
+
+_log = logging.getLogger(__name__)
+
+_MANIFEST = "manifest.json"
+_FORMAT = 1
+_STAGING_MAX_AGE_S = 24 * 3600.0
+_RECENT_S = 3600.0
+_PUBLISHES_BETWEEN_PRUNES = 64
+
+
+def default_root() -> Path:
+    """`SWEEPER_CACHE`, else the user's cache folder of this platform."""
+    named = os.environ.get("SWEEPER_CACHE")
+    if named:
+        return Path(named).expanduser()
+    return Path(platformdirs.user_cache_dir("sweeper", appauthor=False))
+
+
+def build_key(unit_digest: str, *, kind: str, arch: str, compiler: str, flags: tuple[str, ...] = ()) -> str:
+    """The name of a build: equal only where everything that the compiled code depends on is equal.
+
+    `compiler` is the builder's identity (name and full version); `flags` are those that a builder
+    adds to the unit's own options.
+    """
+    return digest([_FORMAT, unit_digest, kind, arch, compiler, flags], length=40)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+class BuildCache:
+    """Builds by key under `root`. Safe to share between threads and processes.
+
+    A root that cannot be written is said once; builds then live in a private temporary folder for as
+    long as this process. `max_bytes` bounds what is kept: least recently used builds go first, none
+    that was used within the last hour.
+    """
+
+    def __init__(self, root: Path | None = None, *, max_bytes: int | None = None) -> None:
+        self.max_bytes = max_bytes
+        self._lock = threading.Lock()
+        self._warned: set[str] = set()
+        self._published = 0
+        self.root = default_root() if root is None else root
+        self.persistent = True
+        try:
+            self._make_folders()
+        except OSError as error:
+            self._fall_back(error)
+        self._drop_abandoned()
+
+    def _make_folders(self) -> None:
+        for name in ("builds", "staging", "logs"):
+            (self.root / name).mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=self.root / "staging") as probe:
+            probe.write(b"writable")
+
+    def _fall_back(self, error: OSError) -> None:
+        """Leave the root alone from now on."""
+        with self._lock:
+            reason = error.strerror or str(error)
+            if not self.persistent:
+                raise _nowhere_to_write(self.root, reason)
+            self._warn_once("unwritable", f"no build cache: {self.root}: {reason}")
+            self.persistent = False
+            try:
+                self.root = Path(tempfile.mkdtemp(prefix="sweeper-builds-"))
+                atexit.register(_remove_own, self.root, os.getpid())
+                self._make_folders()
+            except OSError as second:
+                raise _nowhere_to_write(self.root, second.strerror or str(second)) from None
+
+    def _warn_once(self, topic: str, message: str) -> None:
+        if topic not in self._warned:
+            self._warned.add(topic)
+            _log.warning("%s", message)
+
+    def _drop_abandoned(self) -> None:
+        """Remove what killed processes left in staging."""
+        oldest = time.time() - _STAGING_MAX_AGE_S
+        with contextlib.suppress(OSError):
+            for folder in (self.root / "staging").iterdir():
+                if folder.stat().st_mtime < oldest:
+                    shutil.rmtree(folder, ignore_errors=True)
+
+    def folder(self, key: str) -> Path:
+        """Where the build called `key` is, or would be."""
+        return self.root / "builds" / key[:2] / key
+
+    def log_path(self, name: str) -> Path:
+        """Where a compiler's whole message about the build `name` belongs."""
+        return self.root / "logs" / f"{name}.log"
+
+    @contextlib.contextmanager
+    def staging(self) -> Iterator[Path]:
+        """A private folder to compile in, removed afterwards whatever happened."""
+        try:
+            folder = self._new_staging()
+        except OSError as error:
+            self._fall_back(error)
+            folder = self._new_staging()
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _new_staging(self) -> Path:
+        folder = self.root / "staging" / f"{os.getpid()}-{uuid.uuid4().hex}"
+        folder.mkdir()
+        return folder
+
+    def get(self, key: str) -> Build | None:
+        """The build called `key` with `cached` set, or None. A damaged one is said once and removed."""
+        folder = self.folder(key)
+        try:
+            manifest = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
+            build = _from_manifest(manifest, folder)
+            if manifest["format"] != _FORMAT or build.key != key:
+                raise ValueError("made by another version")
+            if _sha256(build.artifact) != manifest["sha256"]:
+                raise ValueError("its SHA-256 does not match")
+        except FileNotFoundError:
+            if not folder.is_dir():
+                return None
+            self._discard(folder, "a file is missing")
+            return None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            self._discard(folder, str(error))
+            return None
+        with contextlib.suppress(OSError):
+            os.utime(folder / _MANIFEST)
+        return replace(build, cached=True)
+
+    def _discard(self, folder: Path, reason: str) -> None:
+        with self._lock:
+            self._warn_once("damaged", f"damaged build {folder.name} is built again: {reason}")
+        self._remove(folder)
+
+    def _remove(self, folder: Path) -> None:
+        """Take a folder away in one step, so that no reader meets half of it."""
+        grave = self.root / "staging" / f"{os.getpid()}-{uuid.uuid4().hex}"
+        with contextlib.suppress(OSError):
+            folder.rename(grave)
+            shutil.rmtree(grave, ignore_errors=True)
+
+    def publish(self, build: Build, artifact: bytes | Path) -> Build:
+        """Keep `build`; `artifact` (bytes, or a file to copy) becomes `build.artifact.name` in its folder.
+
+        Returns the build as kept: another process's, where that one was first. Raises StorageError
+        where not even a temporary folder can hold it.
+        """
+        content = artifact if isinstance(artifact, bytes) else artifact.read_bytes()
+        while True:
+            try:
+                kept = self._publish(build, content)
+            except OSError as error:
+                self._fall_back(error)
+            else:
+                self._count_publish()
+                return kept
+
+    def _publish(self, build: Build, content: bytes) -> Build:
+        with self.staging() as stage:
+            folder = self.folder(build.key)
+            whole = stage / build.key
+            whole.mkdir()
+            (whole / build.artifact.name).write_bytes(content)
+            manifest = _to_manifest(build, hashlib.sha256(content).hexdigest())
+            (whole / _MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+            folder.parent.mkdir(exist_ok=True)
+            while not _rename_new(whole, folder):
+                winner = self.get(build.key)
+                if winner is not None:
+                    return replace(winner, cached=False, seconds=build.seconds)
+            return replace(build, artifact=folder / build.artifact.name)
+
+    def _count_publish(self) -> None:
+        with self._lock:
+            self._published += 1
+            due = self._published % _PUBLISHES_BETWEEN_PRUNES == 0
+        if due:
+            self.prune()
+
+    def prune(self) -> int:
+        """Remove least recently used builds until at most `max_bytes` are kept; bytes removed."""
+        if self.max_bytes is None:
+            return 0
+        sizes = sorted(self._sizes())
+        excess = sum(size for _, size, _ in sizes) - self.max_bytes
+        removed = 0
+        for used, size, folder in sizes:
+            if removed >= excess or used > time.time() - _RECENT_S:
+                break
+            self._remove(folder)
+            removed += size
+        return removed
+
+    def _sizes(self) -> Iterator[tuple[float, int, Path]]:
+        """(when last used, bytes, folder) of each build."""
+        for manifest in (self.root / "builds").glob(f"*/*/{_MANIFEST}"):
+            with contextlib.suppress(OSError):
+                size = sum(f.stat().st_size for f in manifest.parent.iterdir())
+                yield manifest.stat().st_mtime, size, manifest.parent
+
+
+def _nowhere_to_write(folder: Path, reason: str) -> StorageError:
+    return StorageError(
+        f"builds cannot be written to {folder}: {reason}",
+        hint="free some space, or set TMPDIR to a folder that has some",
+    )
+
+
+def _rename_new(source: Path, target: Path) -> bool:
+    """Rename a folder; False where there is one of that name already."""
+    try:
+        source.rename(target)
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+            return False
+        raise
+    return True
+
+
+def _remove_own(folder: Path, pid: int) -> None:
+    """Remove this process's temporary folder; a forked child leaves it to its parent."""
+    if os.getpid() == pid:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _to_manifest(build: Build, sha256: str) -> dict[str, Any]:
+    fields = asdict(build) | {"artifact": build.artifact.name}
+    return {"format": _FORMAT, "sha256": sha256, "build": fields}
+
+
+def _from_manifest(manifest: Mapping[str, Any], folder: Path) -> Build:
+    fields = dict(manifest["build"])
+    name = Path(fields["artifact"]).name
+    return Build(**fields | {"artifact": folder / name, "options": tuple(fields["options"])})

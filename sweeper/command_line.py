@@ -1,0 +1,183 @@
+"""The command line as people write it, turned into the one Hydra understands.
+
+Hydra wants `+shape=large` where a group has no default and refuses `shape=large`; wants flags before
+overrides; refuses `+key=…` where the key exists and `key=…` where it does not. None of that is the
+user's concern: here groups keep their form, and every value override becomes `++key=value`, so that
+the strict check of the composed configuration is the only judge of a key, whatever its prefix.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sweeper.errors import ConfigError
+
+__all__ = ["Arguments", "normalise"]
+
+_WITH_VALUE = {
+    "-cd", "--config-dir", "-cn", "--config-name", "-cp", "--config-path", "-c", "--cfg", "-p", "--package",
+    "--experimental-rerun", "-sc", "--shell-completion",
+}  # fmt: skip
+_SHOWS = {
+    "-c",
+    "--cfg",
+    "-h",
+    "--help",
+    "--hydra-help",
+    "--version",
+    "-i",
+    "--info",
+    "-sc",
+    "--shell-completion",
+}
+_OVERRIDE = re.compile(r"(?P<prefix>\+\+|\+|~)?(?P<key>[^=\s]+?)=(?P<value>.*)", re.DOTALL)
+_ONE_OFF = re.compile(r"\d+(?:x\d+)+")
+_SIZES = ("m", "n", "k")
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """`hydra` is what Hydra gets; `folder` where results go; `shapes` one-off shapes by name.
+
+    `shows` is true where the command prints something (help, configuration) instead of running.
+    """
+
+    hydra: tuple[str, ...]
+    folder: Path
+    multirun: bool
+    shows: bool
+    config_dirs: tuple[Path, ...]
+    shapes: dict[str, dict[str, int]]
+
+
+def normalise(
+    argv: Sequence[str], *, groups: Iterable[str], default_root: Path, now: str | None = None
+) -> Arguments:
+    """`argv` (without the program's name) as Hydra takes it.
+
+    `groups` are the configuration groups; `default_root` holds the folders of runs that name none, and
+    `now` replaces the time in such a folder's name. Raises ConfigError for forms that Hydra would
+    misread without a word.
+    """
+    flags, overrides = _split(argv)
+    known = set(groups)
+    shapes: dict[str, dict[str, int]] = {}
+    kept: list[str] = []
+    folder: Path | None = None
+    for override in overrides:
+        match = _OVERRIDE.fullmatch(override)
+        if match is None:
+            kept.append(override)
+            continue
+        key, value = match["key"], match["value"]
+        if key == "results_dir" and match["prefix"] != "~":
+            folder = _folder(value)
+        elif key == "shape":
+            kept.append(f"+shape={_shape_value(value, shapes)}")
+        elif key.startswith("hydra.") or match["prefix"] == "~" or _group(key) in known:
+            kept.append(override)
+        else:
+            kept.append(f"++{key}={value}")
+            if key in {f"shape.{s}" for s in _SIZES}:
+                kept.append("++shape.name=null")
+    multirun = any(f in ("-m", "--multirun") for f in flags)
+    folder = folder or default_root / _folder_name(overrides, now)
+    where = str(folder).replace("'", r"\'")
+    kept += [f"hydra.run.dir='{where}'", f"hydra.sweep.dir='{where}'", f"++results_dir='{where}'"]
+    return Arguments(
+        hydra=(*flags, *dict.fromkeys(kept)),
+        folder=folder,
+        multirun=multirun,
+        shows=any(f.split("=")[0] in _SHOWS for f in flags),
+        config_dirs=tuple(_config_dirs(flags)),
+        shapes=shapes,
+    )
+
+
+def _split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Flags (each followed by its value, if any) and overrides, each in the order given."""
+    flags: list[str] = []
+    overrides: list[str] = []
+    rest = iter(argv)
+    for argument in rest:
+        if not argument.startswith("-"):
+            overrides.append(argument)
+            continue
+        flags.append(argument)
+        if argument in _WITH_VALUE:
+            value = next(rest, None)
+            if value is None:
+                raise ConfigError(f"{argument} needs a value")
+            flags.append(value)
+    return flags, overrides
+
+
+def _config_dirs(flags: Sequence[str]) -> Iterable[Path]:
+    for i, flag in enumerate(flags):
+        if flag in ("-cd", "--config-dir"):
+            yield Path(flags[i + 1]).absolute()
+        elif flag.startswith("--config-dir="):
+            yield Path(flag.partition("=")[2]).absolute()
+
+
+def _group(key: str) -> str:
+    """`kernel` of `kernel`, `kernel@_global_`; nothing of `kernel.params.tile`."""
+    return key.partition("@")[0]
+
+
+def _folder(value: str) -> Path:
+    text = value.strip("'\"")
+    if not text or text == "null" or "," in text:
+        raise ConfigError(f"results_dir={value!r} is not one folder", hint="write results_dir=PATH")
+    return Path(text).expanduser().absolute()
+
+
+def _shape_value(value: str, shapes: dict[str, dict[str, int]]) -> str:
+    """A comma list of named and one-off shapes; one-off ones are noted in `shapes`."""
+    text = value.strip("'\"")
+    names = []
+    for item in _items(text):
+        triple = re.fullmatch(r"\[(\d+),(\d+),(\d+)\]", item)
+        name = "x".join(triple.groups()) if triple else item
+        if _ONE_OFF.fullmatch(name):
+            sizes = [int(s) for s in name.split("x")]
+            if len(sizes) != len(_SIZES):
+                raise ConfigError(
+                    f"shape={item} has {len(sizes)} sizes", hint="write MxNxK, such as shape=256x512x64"
+                )
+            shapes[name] = dict(zip(_SIZES, sizes, strict=True))
+        elif name.isdigit():
+            raise ConfigError(
+                f"shape={value}: {name} alone is not a shape",
+                hint=f"write MxNxK, such as shape={name}x{name}x{name}, or shape.m={name}",
+            )
+        elif name.startswith("["):
+            raise ConfigError(
+                f"shape={value} would take only the last of the list",
+                hint="write -m shape=a,b for one job a shape, or shape=[M,N,K] with three whole numbers",
+            )
+        names.append(name)
+    return ",".join(names)
+
+
+def _items(text: str) -> list[str]:
+    """Split at the commas outside brackets."""
+    return [item.strip() for item in re.split(r",(?![^\[]*\])", text)]
+
+
+def _folder_name(overrides: Sequence[str], now: str | None) -> str:
+    """`20300101-120000-123456-tiled-large`: sortable, and unique for runs started in one second."""
+    stamp = now
+    if stamp is None:
+        seconds = time.time()
+        stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(seconds)) + f"-{int(seconds % 1 * 1e6):06d}"
+    words = []
+    for override in overrides:
+        match = _OVERRIDE.fullmatch(override)
+        if match and match["key"] in ("kernel", "shape", "experiment"):
+            words.append(re.sub(r"[^A-Za-z0-9_.]+", "+", match["value"])[:40])
+    return "-".join([stamp, *words])

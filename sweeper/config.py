@@ -1,0 +1,238 @@
+"""The typed schema of `conf/` and the strict check of a composed configuration against it.
+
+Hydra accepts `+shpe=large` without a word; here every key must be known and every value of its type,
+and what is not is listed with the nearest right name.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sweeper.backend.base import MeasureProtocol
+from sweeper.errors import ConfigError, did_you_mean
+
+__all__ = [
+    "BackendConfig",
+    "BuildConfig",
+    "Config",
+    "MeasureConfig",
+    "SearchConfig",
+    "ShapeConfig",
+    "validate",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeConfig:
+    """The problem's sizes by lower-case name; `name` is None for one-off sizes."""
+
+    name: str | None
+    sizes: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class SearchConfig:
+    """`budget` distinct configurations (None: all), asked in an order that `seed` fixes.
+
+    `lookahead` configurations are asked before the first of them is told, so that they build side
+    by side; it changes what a model-guided sampler knows, so it does not follow the machine's size.
+    """
+
+    name: str = "tpe"
+    budget: int | None = 50
+    seed: int = 0
+    lookahead: int = 4
+    objective: str = "time_ms"
+    direction: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureConfig(MeasureProtocol):
+    """A named measuring protocol."""
+
+    name: str = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class BackendConfig:
+    """Where kernels run: `device` is a GPU's index, `target` the GPU assumed where there is none."""
+
+    name: str = "auto"
+    device: int = 0
+    target: str = "h200"
+    path: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BuildConfig:
+    """How configurations are compiled: `workers` 0 means one a processor."""
+
+    compiler: str = "auto"
+    workers: int = 0
+    deadline_s: float = 120.0
+    cache: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """A whole run's configuration, checked. `kernel` is the description's node, checked by `kernel.load`."""
+
+    kernel: Mapping[str, Any]
+    shape: ShapeConfig
+    search: SearchConfig = SearchConfig()
+    measure: MeasureConfig = MeasureConfig()
+    backend: BackendConfig = BackendConfig()
+    build: BuildConfig = BuildConfig()
+    baseline: tuple[str, ...] = ()
+    results_dir: str | None = None
+    resume: bool = True
+    seed: int = 42
+    fail_fast: bool = False
+    dry_run: bool = False
+
+
+def validate(node: Mapping[str, Any]) -> Config:
+    """The configuration in `node` (plain containers, as composed), or ConfigError listing all that is wrong."""
+    problems: list[str] = []
+    known = {f.name for f in dataclasses.fields(Config)}
+    kernel = node.get("kernel")
+    params = kernel.get("params", {}) if isinstance(kernel, Mapping) else {}
+    for key in node:
+        if key not in known:
+            problems.append(f"unknown key {key!r}{_nearest(str(key), known, params)}")
+    if not isinstance(kernel, Mapping):
+        problems.append(f"kernel = {kernel!r} is not a kernel's description")
+    values: dict[str, Any] = {"kernel": kernel, "shape": _shape(node.get("shape"), kernel, problems)}
+    for f in dataclasses.fields(Config):
+        if f.name in node and f.name not in values:
+            values[f.name] = _value(typing.get_type_hints(Config)[f.name], node[f.name], f.name, problems)
+    problems.extend(_contradictions(values))
+    if problems:
+        raise ConfigError("configuration: " + "\n  ".join(problems))
+    return Config(**values)
+
+
+def _nearest(key: str, known: set[str], params: Mapping[str, Any]) -> str:
+    """The nearest top-level key, or the nearest parameter of the kernel by its full name."""
+    full = {**{k: k for k in known}, **{str(p): f"kernel.params.{p}" for p in params}}
+    hint = did_you_mean(key, full)
+    for short, name in full.items():
+        hint = hint.replace(f"'{short}'", f"'{name}'")
+    return hint
+
+
+def _shape(node: Any, kernel: Any, problems: list[str]) -> ShapeConfig:
+    if not isinstance(node, Mapping):
+        problems.append(
+            f"shape = {node!r} is not a shape: write shape=large, shape=256x512x64 or shape.m=256"
+        )
+        return ShapeConfig(None, {})
+    dims = kernel.get("dims") if isinstance(kernel, Mapping) else None
+    named = {str(d).lower() for d in dims} if isinstance(dims, Mapping | list) else set()
+    known = {"name", "m", "n", "k"} | named
+    sizes = {}
+    for key, value in node.items():
+        if key not in known:
+            problems.append(f"unknown key shape.{key}{did_you_mean(str(key), known)}")
+        elif key != "name" and value is not None:
+            sizes[str(key)] = _value(int, value, f"shape.{key}", problems)
+            if isinstance(value, int) and value < 1:
+                problems.append(f"shape.{key} = {value}: a size is at least 1")
+    return ShapeConfig(node.get("name"), sizes)
+
+
+def _value(kind: Any, value: Any, key: str, problems: list[str]) -> Any:
+    """`value` as `kind`; a problem is noted where it is something else."""
+    if isinstance(kind, types.UnionType):
+        inner = [k for k in typing.get_args(kind) if k is not type(None)]
+        return None if value is None else _value(inner[0], value, key, problems)
+    origin = typing.get_origin(kind)
+    if origin is tuple:
+        if isinstance(value, list | tuple):
+            return tuple(
+                _value(typing.get_args(kind)[0], v, f"{key}[{i}]", problems) for i, v in enumerate(value)
+            )
+        problems.append(f"{key} = {value!r} is not a list: write {key}=[a,b]")
+        return ()
+    if origin is not None and issubclass(origin, Mapping):
+        return (
+            dict(value)
+            if isinstance(value, Mapping)
+            else problems.append(f"{key} = {value!r} is not a mapping")
+        )
+    if dataclasses.is_dataclass(kind):
+        return _section(typing.cast(type, kind), value, key, problems)
+    return _scalar(kind, value, key, problems)
+
+
+def _section(kind: type, value: Any, key: str, problems: list[str]) -> Any:
+    if not isinstance(value, Mapping):
+        problems.append(f"{key} = {value!r} is not a section of the configuration")
+        return kind()
+    hints = typing.get_type_hints(kind)
+    chosen = {}
+    for name, item in value.items():
+        if name not in hints:
+            problems.append(f"unknown key {key}.{name}{did_you_mean(str(name), hints)}")
+        else:
+            chosen[name] = _value(hints[name], item, f"{key}.{name}", problems)
+    return kind(**chosen) if not problems else kind()
+
+
+_SAID = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+
+
+def _scalar(kind: Any, value: Any, key: str, problems: list[str]) -> Any:
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, kind) or (kind in (int, float) and isinstance(value, bool)):
+        problems.append(f"{key} = {value!r} is not {_SAID[kind]}{_plain_form(kind, value)}")
+    return value
+
+
+def _plain_form(kind: Any, value: Any) -> str:
+    """`: write 100` where a number was written in a form that could mean something else."""
+    if kind is int and isinstance(value, float) and value.is_integer():
+        return f": write {int(value)}"
+    if kind is int and isinstance(value, str):
+        text = value.replace("_", "")
+        if re.fullmatch(r"[+-]?\d+", text):
+            return f": write {int(text)}"
+        if re.fullmatch(r"0[xX][0-9a-fA-F]+", text):
+            return f": write {int(text, 16)}"
+    return ""
+
+
+def _contradictions(values: Mapping[str, Any]) -> list[str]:
+    """What is of the right type and still cannot be meant."""
+    problems = []
+    search, measure = values.get("search"), values.get("measure")
+    if isinstance(search, SearchConfig):
+        directions = {"time_ms": "minimize", "gflops": "maximize"}
+        if search.objective not in directions:
+            problems.append(f"search.objective = {search.objective!r} is none of {', '.join(directions)}")
+        elif search.direction not in (None, directions[search.objective]):
+            problems.append(
+                f"search.direction = {search.direction!r} contradicts search.objective = {search.objective}:"
+                f" leave it out, or write {directions[search.objective]}"
+            )
+        if search.budget is not None and search.budget < 1:
+            problems.append(f"search.budget = {search.budget}: at least 1, or null for every configuration")
+        if not 1 <= search.lookahead <= 1024:
+            problems.append(f"search.lookahead = {search.lookahead} is not between 1 and 1024")
+    if isinstance(measure, MeasureConfig):
+        if not 1 <= measure.min_samples <= measure.max_samples:
+            problems.append(
+                f"measure.min_samples = {measure.min_samples} and measure.max_samples = {measure.max_samples}:"
+                " at least 1, and the first no larger than the second"
+            )
+        if measure.cache not in ("cold", "warm"):
+            problems.append(f"measure.cache = {measure.cache!r} is neither cold nor warm")
+    return problems

@@ -1,0 +1,231 @@
+"""One job from its configuration to its rows: load the kernel, open the device, search, record, show."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sweeper import kernel, terminal
+from sweeper.config import Config
+from sweeper.device import Target, target
+from sweeper.errors import NoValidConfiguration
+from sweeper.evaluate import make_evaluator
+from sweeper.model import KernelSpec, Role, Stage, Status, Trial
+from sweeper.problem import resolve
+from sweeper.resources import (
+    implicit_constraints,
+    launch_derived,
+    resources,
+    scope_constants,
+    why_unsupported,
+)
+from sweeper.search import make
+from sweeper.space import Space, build_space
+from sweeper.store import Store, other_stores
+from sweeper.tune import Study, Tally, tune
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["Job", "problem_dims", "run"]
+
+_DEFAULT_SIZE = 512
+_DEFAULT_SHAPE = "small"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job's inputs. `runs_root` holds the folders of earlier runs, whose rows may be reused."""
+
+    config: Config
+    kernel_path: Path
+    store: Store
+    runs_root: Path
+
+
+def problem_dims(spec: KernelSpec, config: Config) -> tuple[dict[str, int], str]:
+    """The sizes by upper-case name, and what to call them: the shape's name, or `1000x900x77`."""
+    given = config.shape.sizes
+    dims = {name: given.get(name.lower(), default or _DEFAULT_SIZE) for name, default in spec.dims.items()}
+    sizes = "x".join(str(size) for size in dims.values())
+    untouched = not given and all(default is None for default in spec.dims.values())
+    return dims, config.shape.name or (_DEFAULT_SHAPE if untouched else sizes)
+
+
+def run(job: Job, out: Console) -> tuple[int, dict[str, Any]]:
+    """Do the job. Gives its exit code (0, or 1 where no configuration was valid) and its provenance.
+
+    Raises ConfigError, SetupError and StorageError; what was measured before that is in the store.
+    """
+    config = job.config
+    spec = kernel.load(config.kernel, job.kernel_path)
+    dims, shape = problem_dims(spec, config)
+    if config.dry_run:
+        return _plan(spec, dims, shape, target(config.backend.target), out), {}
+    began = time.monotonic()
+    with closing(make_evaluator(config, out)) as evaluator:
+        problem = resolve(spec, dims, spec.default_point, seed=config.seed)
+        study = Study(
+            spec=spec,
+            dims=dims,
+            shape=shape,
+            seed=config.seed,
+            flops=problem.flops,
+            bytes=problem.bytes,
+            evaluator=evaluator,
+            protocol=asdict(config.measure),
+        )
+        recorder = _Recorder(job, study)
+        facts = _facts(study)
+        try:
+            space = feasible_space(spec, dims, evaluator.target)
+        except NoValidConfiguration as error:
+            recorder.add(_infeasible(study, str(error)))
+            out.print(f"{spec.name} at {shape}: no valid configuration: {error}", style="bold red")
+            return NoValidConfiguration.exit_code, facts
+        _announce(study, space, out)
+        evaluator.prepare(spec, dims, config.seed)
+        tally = _search(job, study, space, recorder, out)
+    _show(study, space, tally, time.monotonic() - began, out)
+    return (0 if _valid(tally) else NoValidConfiguration.exit_code), facts
+
+
+def feasible_space(spec: KernelSpec, dims: Mapping[str, int], limits: Target) -> Space:
+    """Every configuration that `limits` and the kernel's own constraints allow at `dims`.
+
+    Raises NoValidConfiguration, with the constraint that removes most, where there is none.
+    """
+    unsupported = why_unsupported(spec, dims, limits)
+    if unsupported:
+        raise NoValidConfiguration(unsupported)
+    return build_space(
+        spec.params,
+        (*implicit_constraints(limits), *spec.constraints),
+        scope_constants(spec, dims, limits),
+        launch_derived(spec),
+    )
+
+
+def _search(job: Job, study: Study, space: Space, recorder: _Recorder, out: Console) -> Tally:
+    config = job.config
+    strategy = make(config.search.name, space, config.search.seed, config.search.options)
+    budget = config.search.budget
+    total = len(space) if budget is None else min(budget, len(space))
+    baselines = config.baseline if study.evaluator.backend == "cuda" else ()
+    with terminal.LiveProgress(out, f"{study.spec.name} {study.shape}", total) as progress:
+        return tune(
+            study,
+            space,
+            strategy,
+            recorder,
+            progress,
+            budget=budget,
+            lookahead=max(config.search.lookahead, 1),
+            baselines=baselines,
+            fail_fast=config.fail_fast,
+        )
+
+
+class _Recorder:
+    """The job's store, and the stores of earlier runs to read from."""
+
+    def __init__(self, job: Job, study: Study) -> None:
+        self._store = job.store
+        self._resume = job.config.resume
+        self._study = study
+        self._earlier = other_stores(job.runs_root, study.context, besides=job.store) if self._resume else ()
+
+    def find(self, context: str, params: Mapping[str, Any], role: Role) -> Trial | None:
+        if not self._resume:
+            return None
+        for store in (self._store, *self._earlier):
+            found = store.find(context, params, role)
+            if found is not None:
+                return replace(found, study=self._study.name)
+        return None
+
+    def add(self, trial: Trial) -> Trial:
+        return self._store.add(trial)
+
+
+def _infeasible(study: Study, reason: str) -> Trial:
+    """The row of a job whose space is empty."""
+    return Trial(
+        study=study.name,
+        number=1,
+        context=study.context,
+        kernel=study.spec.name,
+        dtype=study.spec.dtype.name,
+        shape=study.shape,
+        dims=dict(study.dims),
+        params=study.spec.default_point.params,
+        status=Status.INFEASIBLE,
+        stage=Stage.SPACE,
+        reason=reason,
+        backend=study.evaluator.backend,
+        device=study.evaluator.identity.name,
+        kernel_digest=study.spec.digest,
+        seed=study.seed,
+    )
+
+
+def _valid(tally: Tally) -> bool:
+    return any(t.status is Status.OK and t.role is Role.CANDIDATE for t in tally.trials)
+
+
+def _facts(study: Study) -> dict[str, Any]:
+    """What a reader needs to judge or repeat the job, beside the configuration."""
+    world = study.evaluator
+    return {
+        "study": study.name,
+        "context": study.context,
+        "kernel": {"name": study.spec.name, "digest": study.spec.digest, "source": study.spec.source.name},
+        "dims": dict(study.dims),
+        "backend": world.backend,
+        "time_source": world.time_source.value,
+        "device": asdict(world.identity),
+        "target": world.target.name,
+        "compiler": world.compiler,
+    }
+
+
+def _announce(study: Study, space: Space, out: Console) -> None:
+    world = study.evaluator
+    dims = " ".join(f"{k}={v}" for k, v in study.dims.items())
+    out.print(
+        f"{study.spec.name} ({study.spec.dtype.name}) at {study.shape}: {dims};"
+        f" {len(space)} feasible of {space.product_size} configurations; {world.identity.name}, {world.compiler}"
+    )
+
+
+def _plan(spec: KernelSpec, dims: Mapping[str, int], shape: str, limits: Target, out: Console) -> int:
+    """What would be searched, and the static model's favourites; nothing is built or run."""
+    space = feasible_space(spec, dims, limits)
+    problem = resolve(spec, dims, spec.default_point, seed=0)
+    out.print(
+        f"{spec.name} at {shape}: {len(space)} feasible of {space.product_size} configurations on {limits.name}"
+    )
+    rows = []
+    for row in range(min(len(space), 20_000)):
+        point = space.point(row)
+        figures = resources(spec, point, dims, limits, flops=problem.flops, bytes=problem.bytes)
+        rows.append((figures.predicted_ms, row, point))
+    for value, _, point in sorted(rows)[:10]:
+        out.print(f"  {terminal.format_ms(value):>10} predicted  {point}")
+    return 0
+
+
+def _show(study: Study, space: Space, tally: Tally, seconds: float, out: Console) -> None:
+    trials = tally.trials
+    out.print(terminal.results_table(trials))
+    if study.evaluator.backend == "emulator":
+        out.print(
+            f"times are predicted for {study.evaluator.target.name}; results were proved on this machine's CPU"
+        )
+    out.print(terminal.summary_sentence(tally, len(space), seconds))
+    for line in terminal.status_lines(trials):
+        out.print(f"  {line}")
