@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from sweeper.dtypes import DType
-from sweeper.errors import ConfigError
+from sweeper.errors import ConfigError, did_you_mean
 from sweeper.expressions import Value
 from sweeper.model import ArraySpec, Direction, ScalarSpec
+from sweeper.rounding import largest
 
-__all__ = ["ResolvedArray", "ResolvedScalar", "cast", "resolve_array", "resolve_scalar"]
+__all__ = ["ResolvedArray", "ResolvedScalar", "cast", "resolve_array", "resolve_dims", "resolve_scalar"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,33 @@ class ResolvedScalar:
     value: np.generic
 
 
+def resolve_dims(
+    declared: Mapping[str, int | None], given: Mapping[str, int], *, kernel: str
+) -> dict[str, int]:
+    """Every size that `kernel` has `declared`, in that order: as `given`, else its default.
+
+    Raises ConfigError for a size that is unknown, missing, not whole, or below 1.
+    """
+    for name in given:
+        if name not in declared:
+            raise ConfigError(
+                f"shape.{name.lower()}: kernel {kernel} has no size {name}{did_you_mean(name, declared)}",
+                hint=f"its sizes are {', '.join(declared)}",
+            )
+    sizes: dict[str, int] = {}
+    for name, default in declared.items():
+        value = given.get(name, default)
+        place = f"shape.{name.lower()}"
+        if value is None:
+            raise ConfigError(f"{place}: missing, and kernel {kernel} has no default for it")
+        if isinstance(value, bool | np.bool_) or not hasattr(value, "__index__"):
+            raise ConfigError(f"{place} = {value!r}: not a whole number")
+        sizes[name] = operator.index(value)
+        if sizes[name] < 1:
+            raise ConfigError(f"{place} = {value}: must be at least 1")
+    return sizes
+
+
 def resolve_array(spec: ArraySpec, kernel: DType, scope: Mapping[str, Value]) -> ResolvedArray:
     """`spec` with its shape evaluated in `scope`; its class is the `kernel`'s unless it has its own.
 
@@ -114,10 +142,9 @@ def cast(name: str, value: Value, precision: DType) -> np.generic:
         return whole
     with np.errstate(over="ignore"):
         rounded: np.generic = kind(float(value))
-    if not math.isfinite(float(rounded)):  # type: ignore[arg-type]
-        largest = float(ml_dtypes.finfo(precision.storage).max)
+    if not math.isfinite(float(rounded)):
         raise ConfigError(
-            f"scalar {name} = {value}: beyond {precision.name}, whose largest value is {largest:g}",
+            f"scalar {name} = {value}: beyond {precision.name}, which ends at {largest(precision):g}",
             hint="declare a wider type",
         )
     return rounded

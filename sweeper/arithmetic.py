@@ -29,7 +29,6 @@ from sweeper.syntax import (
 __all__ = [
     "BINARY",
     "COMPARE",
-    "TEXT_ADVICE",
     "Fault",
     "FaultKind",
     "apply_binary",
@@ -44,8 +43,6 @@ __all__ = [
     "truth",
 ]
 
-TEXT_ADVICE: Final = "text only compares with ==, != and in"
-
 
 class FaultKind(IntEnum):
     """Why an operation has no value; also the code of a masked row of a column."""
@@ -57,7 +54,7 @@ class FaultKind(IntEnum):
     TYPE = 4
 
 
-class Fault(Exception):  # noqa: N818 - control flow: a row without a value, not an error of its own
+class Fault(Exception):
     """An operation without a value; `node` is where, filled in by `evaluate`."""
 
     def __init__(self, kind: FaultKind, message: str, node: Node | None = None) -> None:
@@ -83,12 +80,12 @@ def _bounded(value: Any) -> int | float:
 def _numbers(what: str, *values: Value) -> None:
     for value in values:
         if isinstance(value, str):
-            raise Fault(FaultKind.TYPE, f"{what} of text {value!r}: {TEXT_ADVICE}")
+            raise Fault(FaultKind.TYPE, f"text {value!r} {what} (text only takes ==, != and `in`)")
 
 
 def truth(value: Value) -> bool:
     """Whether `value` counts as true; a string does not count."""
-    _numbers("truth", value)
+    _numbers("as a truth value", value)
     return bool(value)
 
 
@@ -115,7 +112,7 @@ BINARY: Final[dict[str, Callable[[Any, Any], Any]]] = {
 
 def apply_binary(op: str, left: Value, right: Value) -> int | float:
     """`left op right`; raises Fault for a zero divisor, an overflow or a string."""
-    _numbers(f"`{op}`", left, right)
+    _numbers(f"under `{op}`", left, right)
     try:
         return _bounded(BINARY[op](left, right))
     except ZeroDivisionError:
@@ -128,7 +125,7 @@ def apply_unary(op: str, operand: Value) -> Value:
     """`+x`, `-x` or `not x`."""
     if op == "not":
         return not truth(operand)
-    _numbers(f"`{op}`", operand)
+    _numbers(f"under `{op}`", operand)
     return _bounded(-operand if op == "-" else +operand)  # type: ignore[operator]
 
 
@@ -158,7 +155,7 @@ _FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
 
 def apply_function(function: str, arguments: tuple[Value, ...]) -> int | float:
     """`function(*arguments)`; raises Fault where it has no value."""
-    _numbers(function, *arguments)
+    _numbers(f"in {function}()", *arguments)
     try:
         return _bounded(_FUNCTIONS[function](*arguments))
     except ZeroDivisionError:
@@ -188,7 +185,7 @@ COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {
 def compare(op: str, left: Value, right: Value) -> bool:
     """`left op right`; a string and a number are unequal, and have no order."""
     if op not in ("==", "!="):
-        _numbers(f"`{op}`", left, right)
+        _numbers(f"under `{op}`", left, right)
     return COMPARE[op](left, right)
 
 

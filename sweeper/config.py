@@ -100,13 +100,10 @@ class Config:
 
 def validate(node: Mapping[str, Any]) -> Config:
     """The configuration in `node` (plain containers, as composed), or ConfigError listing all that is wrong."""
-    problems: list[str] = []
     known = {f.name for f in dataclasses.fields(Config)}
     kernel = node.get("kernel")
     params = kernel.get("params", {}) if isinstance(kernel, Mapping) else {}
-    for key in node:
-        if key not in known:
-            problems.append(f"unknown key {key!r}{_nearest(str(key), known, params)}")
+    problems = [f"unknown key {k!r}{_nearest(str(k), known, params)}" for k in node if k not in known]
     if not isinstance(kernel, Mapping):
         problems.append(f"kernel = {kernel!r} is not a kernel's description")
     values: dict[str, Any] = {"kernel": kernel, "shape": _shape(node.get("shape"), kernel, problems)}

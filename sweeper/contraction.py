@@ -6,6 +6,7 @@ the kernel's input arrays, letters that are not in the output summed over.
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -27,6 +28,10 @@ _TEXT = re.compile(r"[a-zA-Z]+(,[a-zA-Z]+)*->[a-zA-Z]*")
 
 # More products than this cost more than the elements they save.
 _MOST_RECTANGLES = 64
+
+# OpenBLAS starts threads beyond 2^18 multiplications; beyond 2^28 they pay even on busy cores.
+_CUBE = 64
+_MOST_CUBES = 2**10
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +135,7 @@ def evaluate(contraction: Contraction, arrays: Sequence[Array]) -> Array:
         other_letters, other = rest.pop(0)
         needed = set(contraction.output).union(*(after for after, _ in rest))
         letters, data = _pair(letters, data, other_letters, other, needed)
-    result: Array = np.einsum(f"{letters}->{contraction.output}", data)
+    result: Array = np.asarray(np.einsum(f"{letters}->{contraction.output}", data), order="C")
     return result
 
 
@@ -154,7 +159,7 @@ def _pair(left: str, a: Array, right: str, b: Array, needed: set[str]) -> tuple[
     size = dict(zip(left, a.shape, strict=True)) | dict(zip(right, b.shape, strict=True))
     first = _as_matrices(left, a, (batch, rows, summed))
     second = _as_matrices(right, b, (batch, summed, columns))
-    return result, np.matmul(first, second).reshape([size[x] for x in result])
+    return result, _product(first, second).reshape([size[x] for x in result])
 
 
 def _sum_out(letters: str, data: Array, needed: set[str]) -> tuple[str, Array]:
@@ -169,6 +174,23 @@ def _as_matrices(letters: str, data: Array, groups: tuple[str, str, str]) -> Arr
     size = dict(zip(letters, data.shape, strict=True))
     shape = [math.prod(size[x] for x in group) for group in groups]
     return ordered.reshape(shape if groups[0] else shape[1:])
+
+
+def _product(a: Array, b: Array) -> Array:
+    """a·b; a product of moderate size in cubes so small that BLAS computes each on the calling thread.
+
+    The threads of a BLAS wait for each other by spinning: beside compilers on the same cores, a
+    product of a millisecond takes hundreds of them. A large one gains more than it can lose.
+    """
+    multiplications = math.prod(a.shape[-2:]) * b.shape[-1]
+    if a.ndim > 2 or not _CUBE**3 < multiplications <= _MOST_CUBES * _CUBE**3:
+        whole: Array = np.matmul(a, b)
+        return whole
+    result = np.zeros((a.shape[0], b.shape[1]), a.dtype)
+    for i, j, k in itertools.product(*(range(0, size, _CUBE) for size in (*result.shape, a.shape[1]))):
+        end = k + _CUBE
+        result[i : i + _CUBE, j : j + _CUBE] += a[i : i + _CUBE, k:end] @ b[k:end, j : j + _CUBE]
+    return result
 
 
 def rectangles(mask: npt.NDArray[np.bool_]) -> list[tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]]:

@@ -74,10 +74,9 @@ def _raw_tokens(text: str) -> list[Token]:
     tokens: list[Token] = []
     line = 1
     for match in _SCANNER.finditer(text):
-        kind = match.lastgroup if match.lastgroup != "fence" else "string"
-        found = match.group()
+        kind, found = match.lastgroup or "sign", match.group()
         if kind not in ("space", "comment"):
-            tokens.append(Token(kind or "sign", found, line))
+            tokens.append(Token(kind, found, line))
         line += found.count("\n")
     return tokens
 

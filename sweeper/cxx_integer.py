@@ -17,7 +17,7 @@ _INTEGER_WORDS = frozenset(
 )  # fmt: skip
 
 
-class _Unsure(Exception):  # noqa: N818 - it never leaves this module, and says "no answer", not "wrong"
+class _Unsure(Exception):
     pass
 
 

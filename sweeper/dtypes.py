@@ -59,7 +59,8 @@ class DType:
 
 
 def _np(scalar: Any) -> np.dtype[Any]:
-    return np.dtype(scalar)
+    storage: np.dtype[Any] = np.dtype(scalar)
+    return storage
 
 
 DTYPES: dict[str, DType] = {
@@ -68,8 +69,12 @@ DTYPES: dict[str, DType] = {
         DType("float64", _np(np.float64), "double", "float64", 53, 53, ("fp64", "f64", "double")),
         DType("float32", _np(np.float32), "float", "float32", 24, 24, ("fp32", "f32", "float")),
         DType("tf32", _np(np.float32), "float", "float32", 24, 11, ("tensorfloat32",)),
-        DType("float16", _np(np.float16), "__half", "float32", 11, 11, ("fp16", "f16", "half"), "cuda_fp16.h"),
-        DType("bfloat16", _np(ml_dtypes.bfloat16), "__nv_bfloat16", "float32", 8, 8, ("bf16",), "cuda_bf16.h"),
+        DType(
+            "float16", _np(np.float16), "__half", "float32", 11, 11, ("fp16", "f16", "half"), "cuda_fp16.h"
+        ),
+        DType(
+            "bfloat16", _np(ml_dtypes.bfloat16), "__nv_bfloat16", "float32", 8, 8, ("bf16",), "cuda_bf16.h"
+        ),
         DType("int8", _np(np.int8), "signed char", "int32", 0, 0, ("i8", "s8")),
         DType("int32", _np(np.int32), "int", "int32", 0, 0, ("i32", "int")),
         DType("int64", _np(np.int64), "long long", "int64", 0, 0, ("i64",)),

@@ -6,18 +6,24 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
-from collections.abc import Mapping
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from sweeper.backend.base import MeasureProtocol, Outcome
 from sweeper.backend.replay import ReplayTable
+from sweeper.build.make import make_builder
 from sweeper.build.pool import BuildPool
 from sweeper.build.source import translation_unit
 from sweeper.config import BackendConfig, BuildConfig, Config
-from sweeper.device import DeviceIdentity, Target
+from sweeper.device import DeviceIdentity, Target, target
+from sweeper.errors import ConfigError, did_you_mean
 from sweeper.model import Build, KernelSpec, Point, TimeSource
 from sweeper.pool import DeviceWorker
 
@@ -74,7 +80,7 @@ class LiveEvaluator:
         self.target, self.identity = self._worker.open()
         try:
             arch = self.target.arch if backend == "cuda" else "host"
-            builder = make_builder(backend, build)
+            builder = make_builder(backend, build.compiler, cache=build.cache)
             builder.check(arch)
             self.compiler = builder.identity()
             self._pool = BuildPool(
@@ -116,7 +122,9 @@ class ReplayEvaluator:
 
     def __init__(self, config: BackendConfig) -> None:
         if not config.path:
-            raise ConfigError("backend=replay needs a table", hint="add backend.path=PATH of a trials.csv or study.db")
+            raise ConfigError(
+                "backend=replay needs a table", hint="add backend.path=PATH of a trials.csv or study.db"
+            )
         self._table = ReplayTable(Path(config.path))
         self.target = target(config.target)
         self.identity = self._table.identity
@@ -171,7 +179,11 @@ def _why_no_gpu() -> str | None:
     """Why no GPU can be used, or None. Asked in a process of its own: the parent never starts CUDA."""
     try:
         asked = subprocess.run(
-            [sys.executable, "-c", _COUNT_GPUS], capture_output=True, timeout=60, check=False, stdin=subprocess.DEVNULL
+            [sys.executable, "-c", _COUNT_GPUS],
+            capture_output=True,
+            timeout=60,
+            check=False,
+            stdin=subprocess.DEVNULL,
         )
     except subprocess.TimeoutExpired:
         return "the CUDA driver does not answer"

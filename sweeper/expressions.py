@@ -13,18 +13,19 @@ true division, and `ceil`, `floor` or `int` directly around it are exact on inte
 from __future__ import annotations
 
 import difflib
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from sweeper.arithmetic import TEXT_ADVICE, Fault, FaultKind, evaluate, first_failing, lookup, truth
+from sweeper.arithmetic import Fault, FaultKind, evaluate, first_failing, lookup, plain, truth
 from sweeper.columns import evaluate_columns
 from sweeper.errors import ExpressionError
+from sweeper.parser import parse_tree
 from sweeper.syntax import (
+    MAX_MAGNITUDE,
     Binary,
     Comparison,
     Conditional,
@@ -37,14 +38,12 @@ from sweeper.syntax import (
     Value,
     children,
     names_in,
-    parse_tree,
     render,
     shorten,
 )
 
 __all__ = ["Expression", "Value", "parse"]
 
-_NO_DEFINITIONS: Final[Mapping[str, Expression]] = {}
 _NEGATED = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
 
 
@@ -53,8 +52,8 @@ def parse(text: Value, *, where: str = "expression") -> Expression:
 
     Raises ExpressionError naming the text, the place and the offending piece.
     """
-    if isinstance(text, float) and not math.isfinite(text):
-        raise ExpressionError(f"{where}: {text} is not a number to compute with")
+    if isinstance(text, int | float) and not abs(text) <= MAX_MAGNITUDE:
+        raise ExpressionError(f"{where}: the number is not finite, or does not fit 64 bits")
     if isinstance(text, bool | int | float):
         text = float.__repr__(text) if isinstance(text, float) else repr(text)
     if not isinstance(text, str):
@@ -114,31 +113,28 @@ class Expression:
         return self.evaluate_columns_masked(scope)[0]
 
     def evaluate_columns_masked(
-        self,
-        scope: Mapping[str, npt.NDArray[Any] | Value],
-        definitions: Mapping[str, Expression] = _NO_DEFINITIONS,
+        self, scope: Mapping[str, npt.NDArray[Any] | Value]
     ) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
-        """The values of `evaluate_columns`, and a mask of the rows that have none.
-
-        `definitions` are further names, each standing for an expression over the same columns.
-        """
-        self.check_names([*scope, *definitions])
-        trees = {name: definition.tree for name, definition in definitions.items()}
-        values, faults = evaluate_columns(self.tree, scope, trees)
-        if (faults == FaultKind.TYPE).any():
-            raise ExpressionError(f"an operation on text in {shorten(self.text)!r}", hint=TEXT_ADVICE)
+        """The values of `evaluate_columns`, and a mask of the rows that have none."""
+        self.check_names(scope)
+        values, faults = evaluate_columns(self.tree, scope)
+        mistyped = faults == FaultKind.TYPE
+        if mistyped.any():
+            row = int(mistyped.argmax())
+            raise ExpressionError(self.explain({name: _at(scope[name], row) for name in self.names}))
         return values, faults != FaultKind.NONE
 
     def explain(self, scope: Mapping[str, Value]) -> str:
         """The comparison that decides, with its numbers: `2 * bm * 4 <= 512: 1024 > 512 (bm = 128)`.
 
         Of an `and` only the first operand that fails is explained, of a chained comparison the failing
-        link, of a failing `or` every operand. Where the expression has no value, the text says why.
+        link, of a failing `or` every operand. Where the condition has no value, the text says why.
         The variables follow in parentheses unless a side of the comparison already is one.
         Raises ExpressionError for an unknown name.
         """
         self.check_names(scope)
         try:
+            truth(evaluate(self.tree, scope))
             return _explain(self.tree, scope)
         except Fault as fault:
             return self._fault_message(fault, scope)
@@ -172,6 +168,11 @@ class Expression:
         return ""
 
 
+def _at(column: npt.NDArray[Any] | Value, row: int) -> Value:
+    """The value of a column, or of what is broadcast as one, in one row."""
+    return plain(column[row] if isinstance(column, np.ndarray) and column.ndim else column)
+
+
 def _nearest(name: str, known: Iterable[str]) -> str:
     folded = {other.casefold(): other for other in known}
     close = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.6)
@@ -192,8 +193,8 @@ def _values(node: Node, scope: Mapping[str, Value]) -> str:
     for name in names_in(node):
         try:
             shown.append(f"{name} = {_show(lookup(scope, name))}")
-        except Fault as fault:
-            shown.append(f"{name}: {fault.message}")
+        except (Fault, ExpressionError):
+            shown.append(f"{name} has no value")
     return f" ({', '.join(shown)})" if shown else ""
 
 

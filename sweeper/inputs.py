@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from sweeper.arguments import ResolvedArray
+from sweeper.arguments import ResolvedArray, ResolvedScalar
 from sweeper.dtypes import DType
+from sweeper.errors import KernelError
 from sweeper.rounding import largest
 
-__all__ = ["FILLS", "amplitude", "generate", "stream"]
+__all__ = ["FILLS", "amplitude", "generate", "scaled", "stream"]
+
+Argument = ResolvedArray | ResolvedScalar
 
 FILLS = ("uniform", "normal", "integers", "zeros", "ones")
 
@@ -53,6 +57,18 @@ def amplitude(precision: DType, fill: str, *, terms: int, operands: int, output:
     return 1.0 if budget >= 1 else 2.0 ** math.floor(math.log2(budget))
 
 
+def scaled(args: Sequence[Argument], terms: int) -> tuple[Argument, ...]:
+    """`args` with the amplitudes of a contraction of `terms` terms of all inputs into the one output."""
+    inputs = [a for a in args if isinstance(a, ResolvedArray) and a.is_input]
+    output = next(a.dtype for a in args if isinstance(a, ResolvedArray) and a.is_output)
+    return tuple(
+        replace(a, amplitude=amplitude(a.dtype, a.fill, terms=terms, operands=len(inputs), output=output))
+        if a in inputs
+        else a
+        for a in args
+    )
+
+
 def generate(array: ResolvedArray, seed: int) -> npt.NDArray[Any]:
     """The data of `array`: C-contiguous, of its storage type, generated in it or a chunk at a time.
 
@@ -60,6 +76,8 @@ def generate(array: ResolvedArray, seed: int) -> npt.NDArray[Any]:
     `normal` has mean 0 and standard deviation a; `integers` are whole and uniform in [−a, a]. In an
     integer array all three are whole, and in an unsigned one none is negative.
     """
+    if array.fill not in FILLS:
+        raise KernelError(f"array {array}: fill {array.fill!r} is none of {', '.join(FILLS)}")
     if array.fill == "zeros":
         return np.zeros(array.shape, array.dtype.storage)
     if array.fill == "ones":

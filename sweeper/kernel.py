@@ -238,7 +238,7 @@ def _launch(reader: _Reader) -> LaunchSpec:
 
 def _three(reader: _Reader, key: str) -> tuple[Expression, Expression, Expression]:
     value = reader.node.get(key)
-    items = list(value) if isinstance(value, Sequence) and not isinstance(value, str) else [value]
+    items: list[Any] = list(value) if isinstance(value, Sequence) and not isinstance(value, str) else [value]
     if value is None or not 1 <= len(items) <= 3:
         raise reader.error(key, f"{value!r} is not a list of one to three sizes")
     parsed = [parse(item, where=f"{reader.where}.{key}[{i}]") for i, item in enumerate([*items, 1, 1][:3])]

@@ -7,7 +7,7 @@ from sweeper.errors import ExpressionError, KernelError, did_you_mean
 from sweeper.expressions import Expression, Value
 from sweeper.includes import SourceTree
 from sweeper.model import ArraySpec, KernelSpec, ScalarSpec
-from sweeper.source_check import check_names
+from sweeper.source_check import SourceProblem, check_names
 from sweeper.source_entry import EntrySignature, block_problem, check_arguments, find_entry, kernel_names
 
 __all__ = ["check_source"]
@@ -43,7 +43,7 @@ def _ctype(spec: KernelSpec, argument: ArraySpec | ScalarSpec) -> str:
     return (argument.dtype or spec.dtype).ctype
 
 
-def _name_problems(spec: KernelSpec, tree: SourceTree) -> list[object]:
+def _name_problems(spec: KernelSpec, tree: SourceTree) -> tuple[SourceProblem, ...]:
     templated = {n for t in spec.template if isinstance(t, Expression) for n in t.names}
     used: set[str] = set()
     for expression in (
@@ -55,14 +55,12 @@ def _name_problems(spec: KernelSpec, tree: SourceTree) -> list[object]:
         *(a.value for a in spec.args if isinstance(a, ScalarSpec)),
     ):
         used |= expression.names
-    return list(
-        check_names(
-            tree,
-            params=[p.name for p in spec.params],
-            templated=templated,
-            defined=list(spec.defines),
-            used_elsewhere=used,
-        )
+    return check_names(
+        tree,
+        params=[p.name for p in spec.params],
+        templated=templated,
+        defined=list(spec.defines),
+        used_elsewhere=used,
     )
 
 

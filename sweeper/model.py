@@ -351,7 +351,7 @@ class Timing:
 class Trial:
     """One finished configuration, failures included: one store row, one CSV row.
 
-    `number` counts from 1 in asked order; 0 is a baseline's. `context` digests everything but the
+    `number` counts from 1 in asked order; a library's is 0 or less. `context` digests everything but the
     point that a result depends on: rows are reused only where it is equal.
     """
 

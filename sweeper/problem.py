@@ -11,23 +11,22 @@ Nothing is allocated before `inputs`: sizes, FLOPs and bytes are exact Python in
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from sweeper.arguments import ResolvedArray, ResolvedScalar, resolve_array, resolve_scalar
-from sweeper.contraction import Contraction, parse_contraction
-from sweeper.errors import ConfigError, KernelError, did_you_mean
+from sweeper.arguments import ResolvedArray, ResolvedScalar, resolve_array, resolve_dims, resolve_scalar
+from sweeper.contraction import Contraction
+from sweeper.errors import ConfigError, KernelError
 from sweeper.expressions import Value
-from sweeper.inputs import amplitude, generate
-from sweeper.model import ArraySpec, Check, Direction, KernelSpec, Point, digest
+from sweeper.inputs import generate, scaled
+from sweeper.model import ArraySpec, Check, KernelSpec, Point, digest
 from sweeper.python_reference import PythonReference
-from sweeper.reference import ReferenceValues, contract_where, from_function
-from sweeper.verify import check, is_poison, poison
+from sweeper.reference import ReferenceValues, contract, contraction_of, from_function
+from sweeper.verify import check, fetched, is_poison, poison
 
 __all__ = [
     "Problem",
@@ -50,7 +49,7 @@ def resolve(spec: KernelSpec, dims: Mapping[str, int], point: Point | None, *, s
     or unknown size and for a scalar that its type cannot hold, ExpressionError for a shape that has no
     whole value, KernelError for a contraction that does not fit the arrays.
     """
-    sizes = _dims(spec, dims)
+    sizes = resolve_dims(spec.dims, dims, kernel=spec.name)
     scope: dict[str, Value] = {**sizes, "elem_bytes": spec.dtype.bytes, **(point.params if point else {})}
     args = tuple(
         resolve_array(a, spec.dtype, scope)
@@ -58,9 +57,9 @@ def resolve(spec: KernelSpec, dims: Mapping[str, int], point: Point | None, *, s
         else resolve_scalar(a, spec.dtype, scope)
         for a in spec.args
     )
-    contraction = _contraction(spec, args)
+    contraction = contraction_of(spec, args)
     if contraction is not None:
-        args = _scaled(args, contraction)
+        args = scaled(args, contraction.terms)
     flops = None if contraction is None else contraction.flops
     if spec.work_flops is not None:
         flops = spec.work_flops.evaluate_int(scope, what=f"flops of {spec.name}")
@@ -132,8 +131,6 @@ class Problem:
             if data.dtype != array.dtype.storage or data.shape != array.shape:
                 raise ConfigError(f"input {array} was given as {data.dtype} {data.shape}")
             conformed[name] = np.ascontiguousarray(data)
-            if not conformed[name].flags.c_contiguous:
-                raise AssertionError(name)
         return conformed
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, ReferenceValues]:
@@ -158,10 +155,7 @@ class Problem:
 
         They carry errors of the same size as those of the kernel under test: the bounds allow for both.
         """
-        missing = [a.name for a in self.outputs if a.name not in results]
-        if missing:
-            raise KernelError(f"reference kernel {self.spec.reference.text} gave no {_list(missing)}")
-        return {a.name: self._judged(a, np.ascontiguousarray(results[a.name]), sides=2) for a in self.outputs}
+        return {a.name: self._judged(a, fetched(a, results), sides=2) for a in self.outputs}
 
     def check(
         self,
@@ -186,11 +180,16 @@ class Problem:
         data = self.conform(inputs)
         if self.contraction is not None:
             (output,) = self.outputs
-            mask = np.ones(output.shape, np.bool_) if written is None else written[output.name]
-            options = {"kernel": self.spec.dtype, "tolerance": self.spec.tolerance}
-            return {
-                output.name: contract_where(self.contraction, list(data.values()), output, mask, **options)
-            }
+            mask = None if written is None else written.get(output.name)
+            values = contract(
+                self.contraction,
+                list(data.values()),
+                output,
+                kernel=self.spec.dtype,
+                tolerance=self.spec.tolerance,
+                mask=mask,
+            )
+            return {output.name: values}
         if self.spec.reference.path is None:
             raise KernelError(
                 f"the reference of {self.spec.name} is the kernel {self.spec.reference.text}",
@@ -198,9 +197,9 @@ class Problem:
             )
         function = PythonReference(self.spec.reference.path, self.spec.reference.text)
         scalars = {s.name: s.value.item() for s in self.scalars}
-        values = function(data, scalars, self.outputs)
+        results = function(data, scalars, self.outputs)
         magnitudes = function.magnitudes(data, scalars, self.outputs)
-        return {a.name: self._judged(a, values[a.name], magnitudes[a.name]) for a in self.outputs}
+        return {a.name: self._judged(a, results[a.name], magnitudes[a.name]) for a in self.outputs}
 
     def _judged(
         self, array: ResolvedArray, values: Array, magnitudes: Array | None = None, *, sides: int = 1
@@ -226,71 +225,6 @@ class Problem:
             (self.flops or 0) // 2,
         )
         return max(1, *(-(-total // output.size) for total in work))
-
-
-def _dims(spec: KernelSpec, given: Mapping[str, int]) -> dict[str, int]:
-    """Every size of the kernel, in its own order."""
-    for name in given:
-        if name not in spec.dims:
-            raise ConfigError(
-                f"shape.{name.lower()}: kernel {spec.name} has no size {name}{did_you_mean(name, spec.dims)}",
-                hint=f"its sizes are {_list(spec.dims)}",
-            )
-    sizes: dict[str, int] = {}
-    for name, default in spec.dims.items():
-        value = given.get(name, default)
-        place = f"shape.{name.lower()}"
-        if value is None:
-            raise ConfigError(f"{place}: missing, and kernel {spec.name} has no default for it")
-        if isinstance(value, bool | np.bool_) or not hasattr(value, "__index__"):
-            raise ConfigError(f"{place} = {value!r}: not a whole number")
-        sizes[name] = operator.index(value)
-        if sizes[name] < 1:
-            raise ConfigError(f"{place} = {value}: must be at least 1")
-    return sizes
-
-
-def _contraction(spec: KernelSpec, args: tuple[ResolvedArray | ResolvedScalar, ...]) -> Contraction | None:
-    """The contraction that is the kernel's reference, checked against its arrays; None for another kind."""
-    if spec.reference.kind != "contraction":
-        return None
-    arrays = [a for a in args if isinstance(a, ResolvedArray)]
-    inputs = [a for a in arrays if a.direction is Direction.IN]
-    outputs = [a for a in arrays if a.is_output]
-    place = f"kernel {spec.name}: contraction {spec.reference.text!r}"
-    if len(outputs) != 1 or outputs[0].direction is not Direction.OUT:
-        found = ", ".join(f"{a.name} ({a.direction})" for a in outputs)
-        raise KernelError(
-            f"{place} needs exactly one array of direction out, but there is {found}",
-            hint="describe what is accumulated or written elsewhere by `reference: {python: …}`",
-        )
-    floating = [a.name for a in inputs if not a.dtype.is_integer]
-    if outputs[0].dtype.is_integer and floating:
-        raise KernelError(f"{place}: {_list(floating)} are not integers, but {outputs[0]} is")
-    return parse_contraction(
-        spec.reference.text,
-        [(a.name, a.shape) for a in inputs],
-        (outputs[0].name, outputs[0].shape),
-        where=f"kernel {spec.name}",
-    )
-
-
-def _scaled(
-    args: tuple[ResolvedArray | ResolvedScalar, ...], contraction: Contraction
-) -> tuple[ResolvedArray | ResolvedScalar, ...]:
-    """The arguments with inputs scaled so that no sum overflows the output."""
-    output = next(a.dtype for a in args if isinstance(a, ResolvedArray) and a.is_output)
-    return tuple(
-        replace(
-            a,
-            amplitude=amplitude(
-                a.dtype, a.fill, terms=contraction.terms, operands=len(contraction.operands), output=output
-            ),
-        )
-        if isinstance(a, ResolvedArray) and a.is_input
-        else a
-        for a in args
-    )
 
 
 def _list(names: Iterable[str]) -> str:

@@ -127,11 +127,12 @@ class PythonReference:
             raise KernelError(
                 f"{self.place}: {array.name} has shape {returned.shape}, expected {array.shape}"
             )
-        return returned.astype(np.float64).reshape(array.shape)
+        values: Floats = returned.astype(np.float64).reshape(array.shape)
+        return values
 
 
 class _UncachedLoader(importlib.machinery.SourceFileLoader):
     """Reads the source each time: a byte-code cache trusts time stamps, and would write beside the file."""
 
-    def path_stats(self, path: str) -> Mapping[str, Any]:  # type: ignore[override]
-        raise OSError
+    def path_stats(self, path: str) -> Mapping[str, Any]:
+        raise OSError(f"{path}: not to be cached")

@@ -24,7 +24,10 @@ _INTEGERS = frozenset({"flops", "bytes", "seed"})
 
 
 def encode(trial: Trial) -> dict[str, Plain]:
-    """`trial` by field name, in the order of its fields. Raises WireError for details that JSON cannot say."""
+    """`trial` by field name, in the order of its fields.
+
+    Raises WireError for details that are no plain values.
+    """
     return {name: _encoded(name, getattr(trial, name)) for name in FIELDS}
 
 

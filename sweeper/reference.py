@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from sweeper.arguments import ResolvedArray
-from sweeper.contraction import Contraction, evaluate, rectangles, take
+from sweeper.arguments import ResolvedArray, ResolvedScalar
+from sweeper.contraction import Contraction, evaluate, parse_contraction, rectangles, take
 from sweeper.dtypes import DTYPES, DType
 from sweeper.errors import ConfigError, KernelError
-from sweeper.rounding import contraction_bound, require_in_range
+from sweeper.model import Direction, KernelSpec
+from sweeper.rounding import contraction_bound, function_bound, require_in_range
 
-__all__ = ["ReferenceValues", "contract", "contract_where", "from_function"]
+__all__ = ["ReferenceValues", "contract", "contraction_of", "from_function"]
 
 Array = npt.NDArray[Any]
 
@@ -34,6 +35,34 @@ class ReferenceValues:
     where: npt.NDArray[np.intp] | None = None
 
 
+def contraction_of(spec: KernelSpec, args: Sequence[ResolvedArray | ResolvedScalar]) -> Contraction | None:
+    """The contraction that is the kernel's reference, `args` its arguments; None for another kind.
+
+    Raises KernelError where it does not fit the arrays' directions, classes or shapes.
+    """
+    if spec.reference.kind != "contraction":
+        return None
+    arrays = [a for a in args if isinstance(a, ResolvedArray)]
+    inputs = [a for a in arrays if a.direction is Direction.IN]
+    outputs = [a for a in arrays if a.is_output]
+    place = f"kernel {spec.name}: contraction {spec.reference.text!r}"
+    if len(outputs) != 1 or outputs[0].direction is not Direction.OUT:
+        found = ", ".join(f"{a.name} ({a.direction})" for a in outputs)
+        raise KernelError(
+            f"{place} needs exactly one array of direction out, but there is {found}",
+            hint="describe what is accumulated or written elsewhere by `reference: {python: …}`",
+        )
+    floating = [a.name for a in inputs if not a.dtype.is_integer]
+    if outputs[0].dtype.is_integer and floating:
+        raise KernelError(f"{place}: {', '.join(floating)} of floating point, but {outputs[0]} of integers")
+    return parse_contraction(
+        spec.reference.text,
+        [(a.name, a.shape) for a in inputs],
+        (outputs[0].name, outputs[0].shape),
+        where=f"kernel {spec.name}",
+    )
+
+
 def from_function(
     output: ResolvedArray,
     values: Array,
@@ -48,16 +77,17 @@ def from_function(
 
     Raises KernelError where an integer output has a fraction, ConfigError where the type cannot hold it.
     """
+    if not output.dtype.is_integer:
+        values = values.astype(np.float64)
     require_in_range(output.name, values, output.dtype)
     if output.dtype.is_integer:
         if not np.array_equal(values, np.rint(values)):
             raise KernelError(f"reference: {output} is of integers, but a fraction is expected in it")
         return _exact(values.astype(np.int64))
-    wide = values.astype(np.float64)
     bound = function_bound(
-        wide, magnitudes, terms=terms, kernel=kernel, output=output.dtype, tolerance=tolerance, sides=sides
+        values, magnitudes, terms=terms, kernel=kernel, output=output.dtype, tolerance=tolerance, sides=sides
     )
-    return ReferenceValues(wide, bound)
+    return ReferenceValues(values, bound)
 
 
 def _exact(values: npt.NDArray[np.int64]) -> ReferenceValues:
@@ -72,26 +102,50 @@ def contract(
     *,
     kernel: DType,
     tolerance: float,
-    select: Mapping[str, npt.NDArray[np.intp]] | None = None,
+    mask: npt.NDArray[np.bool_] | None = None,
 ) -> ReferenceValues:
-    """The contraction of `arrays` as the kernel reads them; with `select` only that part of it.
+    """The contraction of `arrays` as the kernel reads them, with a `mask` only for its elements.
 
     Costs two products: the values in float64, and the magnitudes of the bound in float32 where that
-    is enough (half the time). Raises ConfigError where the output type cannot hold a value.
+    is enough (half the time). The elements of a mask are covered by rectangles of rows × columns, one
+    matrix of the last two axes at a time. Raises ConfigError where the output type cannot hold a value,
+    KernelError for a mask of another shape.
     """
-    shape = output.shape if select is None else None
-    arrays = take(contraction, arrays, select or {})
-    peaks = [_peak(a) for a in arrays]
+    if mask is not None and mask.shape != output.shape:
+        raise KernelError(f"mask of {output}: its shape is {mask.shape}")
+    if mask is None or mask.all():
+        whole = _contract(contraction, arrays, output, kernel, tolerance)
+        # One element may be declared with any number of axes: the contraction has none.
+        return ReferenceValues(whole.values.reshape(output.shape), whole.bound.reshape(output.shape))
+    grid = mask.reshape(mask.shape if mask.ndim > 1 else (-1, 1))
+    parts: list[ReferenceValues] = []
+    for lead in np.ndindex(grid.shape[:-2]):
+        for rows, columns in rectangles(grid[lead]):
+            picks = [*(np.array([i]) for i in lead), rows, columns]
+            select = dict(zip(contraction.output, picks, strict=False))
+            part = _contract(contraction, take(contraction, arrays, select), output, kernel, tolerance)
+            flat = np.ravel_multi_index(np.ix_(*picks), grid.shape).reshape(-1)
+            kept = mask.reshape(-1)[flat]
+            bound = part.bound.reshape(-1)[kept]
+            parts.append(ReferenceValues(part.values.reshape(-1)[kept], bound, flat[kept]))
+    return _joined(parts, np.dtype(np.int64 if output.dtype.is_integer else np.float64))
+
+
+def _contract(
+    contraction: Contraction, arrays: Sequence[Array], output: ResolvedArray, kernel: DType, tolerance: float
+) -> ReferenceValues:
     if output.dtype.is_integer:
-        whole = _shaped(_integer_product(contraction, arrays, peaks, output.name), shape)
+        whole = _integer_product(contraction, arrays, output.name)
         require_in_range(output.name, whole, output.dtype)
         return _exact(whole)
-    values = _shaped(evaluate(contraction, [a.astype(np.float64) for a in arrays]), shape)
+    wide = [a.astype(np.float64) for a in arrays]
+    values = evaluate(contraction, wide)
     require_in_range(output.name, values, output.dtype)
-    peak = math.prod(float(p) for p in peaks)
+    peak = math.prod(max(-float(a.min()), float(a.max())) for a in wide)
+    del wide  # as large as the result, and the magnitudes come next
     bound = contraction_bound(
         values,
-        _shaped(_magnitudes(contraction, arrays, kernel, peak), shape),
+        _magnitudes(contraction, arrays, kernel, peak),
         terms=contraction.terms,
         operands=len(arrays),
         peak=peak,
@@ -100,36 +154,6 @@ def contract(
         tolerance=tolerance,
     )
     return ReferenceValues(values, bound)
-
-
-def contract_where(
-    contraction: Contraction,
-    arrays: Sequence[Array],
-    output: ResolvedArray,
-    mask: npt.NDArray[np.bool_],
-    *,
-    kernel: DType,
-    tolerance: float,
-) -> ReferenceValues:
-    """`contract` for the elements in `mask` (shaped like the output), at a cost close to theirs.
-
-    A matrix output is covered by rectangles of rows × columns; with more axes each matrix of the last
-    two is. Everything is computed where the mask is full.
-    """
-    if mask.all():
-        return contract(contraction, arrays, output, kernel=kernel, tolerance=tolerance)
-    grid = mask.reshape(mask.shape if mask.ndim > 1 else (-1, 1))
-    parts: list[ReferenceValues] = []
-    for lead in np.ndindex(grid.shape[:-2]):
-        for rows, columns in rectangles(grid[lead]):
-            picks = [*(np.array([i]) for i in lead), rows, columns]
-            select = dict(zip(contraction.output, picks, strict=False))
-            part = contract(contraction, arrays, output, kernel=kernel, tolerance=tolerance, select=select)
-            flat = np.ravel_multi_index(np.ix_(*picks), grid.shape).reshape(-1)
-            kept = mask.reshape(-1)[flat]
-            bound = part.bound.reshape(-1)[kept]
-            parts.append(ReferenceValues(part.values.reshape(-1)[kept], bound, flat[kept]))
-    return _joined(parts, np.dtype(np.int64 if output.dtype.is_integer else np.float64))
 
 
 def _joined(parts: Sequence[ReferenceValues], kind: np.dtype[Any]) -> ReferenceValues:
@@ -144,22 +168,10 @@ def _joined(parts: Sequence[ReferenceValues], kind: np.dtype[Any]) -> ReferenceV
     return ReferenceValues(values[order], bound[order], where[order])
 
 
-def _shaped(data: Array, shape: tuple[int, ...] | None) -> Array:
-    """One element may be declared with any number of axes: the contraction has none."""
-    return data if shape is None else data.reshape(shape)
-
-
-def _peak(data: Array) -> int | float:
-    """The largest magnitude. Not by `abs`: the lowest int8 has no positive counterpart."""
-    low, high = data.min(), data.max()
-    return max(-int(low), int(high)) if data.dtype.kind in "iu" else max(-float(low), float(high))
-
-
-def _integer_product(
-    contraction: Contraction, arrays: Sequence[Array], peaks: Sequence[int | float], name: str
-) -> npt.NDArray[np.int64]:
+def _integer_product(contraction: Contraction, arrays: Sequence[Array], name: str) -> npt.NDArray[np.int64]:
     """Exact. Through float64 where no partial sum can exceed 2^53: every step is then exact in it."""
-    reach = contraction.terms * math.prod(max(1, int(p)) for p in peaks)
+    # Not by `abs`: the lowest int8 has no positive counterpart.
+    reach = contraction.terms * math.prod(max(1, -int(a.min()), int(a.max())) for a in arrays)
     if reach < 2**53:
         return evaluate(contraction, [a.astype(np.float64) for a in arrays]).astype(np.int64)
     if reach < 2**63:

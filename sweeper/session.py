@@ -14,7 +14,7 @@ from sweeper.config import Config
 from sweeper.device import Target, target
 from sweeper.errors import NoValidConfiguration
 from sweeper.evaluate import make_evaluator
-from sweeper.model import KernelSpec, Role, Stage, Status, Trial
+from sweeper.model import KernelSpec, Point, Role, Stage, Status, Trial
 from sweeper.problem import resolve
 from sweeper.resources import (
     implicit_constraints,
@@ -67,7 +67,7 @@ def run(job: Job, out: Console) -> tuple[int, dict[str, Any]]:
     if config.dry_run:
         return _plan(spec, dims, shape, target(config.backend.target), out), {}
     began = time.monotonic()
-    with closing(make_evaluator(config, out)) as evaluator:
+    with closing(make_evaluator(config, out.print)) as evaluator:
         problem = resolve(spec, dims, spec.default_point, seed=config.seed)
         study = Study(
             spec=spec,
@@ -131,25 +131,36 @@ def _search(job: Job, study: Study, space: Space, recorder: _Recorder, out: Cons
 
 
 class _Recorder:
-    """The job's store, and the stores of earlier runs to read from."""
+    """The job's store for this study, and the stores of earlier runs to answer from.
+
+    Trials are numbered from 1 in the order they are stored; a library's from 0 downwards.
+    """
 
     def __init__(self, job: Job, study: Study) -> None:
         self._store = job.store
-        self._resume = job.config.resume
         self._study = study
-        self._earlier = other_stores(job.runs_root, study.context, besides=job.store) if self._resume else ()
+        known = job.store.trials(study.name)
+        self._own = {(t.role, t.point.key): t for t in known} if job.config.resume else {}
+        self._earlier = (
+            other_stores(job.runs_root, study.context, besides=job.store) if job.config.resume else []
+        )
+        self._next = max([0, *(t.number for t in known)]) + 1
+        self._next_baseline = min([1, *(t.number for t in known)]) - 1
 
-    def find(self, context: str, params: Mapping[str, Any], role: Role) -> Trial | None:
-        if not self._resume:
-            return None
-        for store in (self._store, *self._earlier):
-            found = store.find(context, params, role)
-            if found is not None:
-                return replace(found, study=self._study.name)
-        return None
+    def find(self, params: Mapping[str, Any], role: Role) -> Trial | None:
+        own = self._own.get((role, Point.of(params).key))
+        found = (store.find(self._study.context, params, role) for store in self._earlier)
+        return own or next((trial for trial in found if trial is not None), None)
 
     def add(self, trial: Trial) -> Trial:
-        return self._store.add(trial)
+        own = self._own.get((trial.role, trial.point.key))
+        if own is not None and own == trial:
+            return own
+        if trial.role is Role.BASELINE:
+            number, self._next_baseline = self._next_baseline, self._next_baseline - 1
+        else:
+            number, self._next = self._next, self._next + 1
+        return self._store.add(replace(trial, study=self._study.name, number=number))
 
 
 def _infeasible(study: Study, reason: str) -> Trial:
@@ -220,12 +231,14 @@ def _plan(spec: KernelSpec, dims: Mapping[str, int], shape: str, limits: Target,
 
 
 def _show(study: Study, space: Space, tally: Tally, seconds: float, out: Console) -> None:
-    trials = tally.trials
-    out.print(terminal.results_table(trials))
+    from sweeper.ranking import failure_lines
+    from sweeper.table import frame
+
+    table = frame(tally.trials)
+    out.print(terminal.results_table(table))
     if study.evaluator.backend == "emulator":
-        out.print(
-            f"times are predicted for {study.evaluator.target.name}; results were proved on this machine's CPU"
-        )
+        limits = study.evaluator.target.name
+        out.print(f"times are predicted for {limits}; the results were proved right on this machine's CPU")
     out.print(terminal.summary_sentence(tally, len(space), seconds))
-    for line in terminal.status_lines(trials):
+    for line in failure_lines(table):
         out.print(f"  {line}")

@@ -15,17 +15,28 @@ from sweeper.errors import StorageError
 __all__ = [
     "MOUNTS",
     "connect_read_only",
+    "cut_off",
     "network_file_system",
     "prepare_folder",
-    "shorter_than_recorded",
     "unfinished_write",
 ]
 
 MOUNTS = Path("/proc/mounts")
-_NETWORK = frozenset(
-    "nfs nfs4 cifs smb smb3 smbfs afs ceph fuse.ceph glusterfs fuse.glusterfs lustre beegfs gpfs"
-    " fuse.sshfs fuse.s3fs fuse.rclone davfs fuse.davfs2 ncpfs".split()
-)
+_NETWORK = {
+    "nfs",
+    "nfs4",
+    "cifs",
+    "smb",
+    "smb3",
+    "smbfs",
+    "afs",
+    "ceph",
+    "glusterfs",
+    "lustre",
+    "beegfs",
+    "gpfs",
+}
+_NETWORK |= {f"fuse.{name}" for name in ("ceph", "glusterfs", "sshfs", "s3fs", "rclone", "davfs2")}
 _WAL_HEADER_BYTES = 32
 _FRAME_HEADER_BYTES = 24
 
@@ -75,18 +86,25 @@ def _unescaped(field: str) -> str:
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), field)
 
 
-def shorter_than_recorded(database: Path) -> bool:
-    """Whether the SQLite file ends before the length that its own header states."""
+def cut_off(database: Path) -> bool:
+    """Whether the SQLite file ends before the length that its own header states.
+
+    A file with a log beside it may: its last pages are in the log until the next checkpoint.
+    """
     try:
         with database.open("rb") as file:
             header = file.read(100)
         size = database.stat().st_size
+        log = database.with_name(database.name + "-wal")
+        if log.exists() and log.stat().st_size:
+            return False
     except OSError:
         return False
-    if len(header) < 100 or not header.startswith(b"SQLite format 3\x00"):
+    # The length counts only if the header was written by an SQLite that keeps it (since 2010).
+    if len(header) < 100 or not header.startswith(b"SQLite format 3\x00") or header[24:28] != header[92:96]:
         return False
     page_size, pages = struct.unpack_from(">H", header, 16)[0], struct.unpack_from(">I", header, 28)[0]
-    return size < (65536 if page_size == 1 else page_size) * pages
+    return int(size) < (65536 if page_size == 1 else page_size) * int(pages)
 
 
 def unfinished_write(database: Path) -> bool:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
-from sweeper.model import Role, Status, TimeSource, Trial
-from sweeper.resources import gflops
-from sweeper.tune import Tally, time_ms
+from sweeper.model import Point, Role, Status, TimeSource, Trial
+from sweeper.ranking import rankable
+from sweeper.result_row import time_ms
+from sweeper.tune import Tally
 
 if TYPE_CHECKING:
+    import pandas as pd
     from rich.console import Console
     from rich.progress import Progress
     from rich.table import Table
 
-__all__ = ["LiveProgress", "console", "results_table", "status_lines", "summary_sentence"]
+__all__ = ["LiveProgress", "console", "format_ms", "results_table", "summary_sentence"]
 
 _SHOWN_ROWS = 10
 _PLAIN_INTERVAL_S = 2.0
@@ -44,7 +46,7 @@ class LiveProgress:
         self._said = time.monotonic()
         self._progress: Progress | None = None
 
-    def __enter__(self) -> LiveProgress:
+    def __enter__(self) -> Self:
         if self._out.is_terminal:
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -97,69 +99,41 @@ def format_ms(value: float) -> str:
     return f"{value * 1e6:.4g} ns"
 
 
-def ranked(trials: Sequence[Trial]) -> list[tuple[float, Trial]]:
-    """Valid trials, baselines included, fastest first; ties in the order they were asked."""
-    timed = [(value, t) for t in trials if (value := time_ms(t)) is not None]
-    return sorted(timed, key=lambda pair: (pair[0], pair[1].number))
-
-
-def results_table(trials: Sequence[Trial]) -> Table:
-    """The best configurations, with the library's row among them where there is one."""
+def results_table(table: pd.DataFrame) -> Table:
+    """The best configurations of a results table, and the library's row among them where there is one."""
     from rich.table import Table
 
-    rows = ranked(trials)
-    library = min((v for v, t in rows if t.role is Role.BASELINE), default=None)
-    predicted = any(t.time_source is TimeSource.PREDICTED for _, t in rows)
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    rows = rankable(table).sort_values(["time_ms", "trial"], kind="stable").reset_index(drop=True)
+    predicted = (rows["time_source"] == TimeSource.PREDICTED.value).any()
+    shown = rows[(rows.index < _SHOWN_ROWS) | (rows["role"] == Role.BASELINE.value)]
+    out = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("rank", "configuration"):
-        table.add_column(name)
+        out.add_column(name)
     for name in ("predicted" if predicted else "time", "± %", "GFLOP/s", "% lib", "% roof", "regs", "shared"):
-        table.add_column(name, justify="right")
-    shown = rows[:_SHOWN_ROWS]
-    shown += [row for row in rows[_SHOWN_ROWS:] if row[1].role is Role.BASELINE]
-    for value, trial in shown:
-        table.add_row(str(rows.index((value, trial)) + 1), *_cells(value, trial, library))
-    return table
+        out.add_column(name, justify="right")
+    for place, row in shown.iterrows():
+        out.add_row(str(int(str(place)) + 1), *_cells(row))
+    return out
 
 
-def _cells(value: float, trial: Trial, library: float | None) -> list[str]:
-    roof = trial.details.get("roofline_ms")
-    registers = trial.build.registers if trial.build else None
-    shared = trial.launch.shared_bytes + trial.launch.static_shared_bytes if trial.launch else None
-    name = trial.kernel if trial.role is Role.BASELINE else str(trial.point)
+def _cells(row: pd.Series) -> list[str]:
+    import pandas as pd
+
+    def cell(name: str, form: str, factor: float = 1.0) -> str:
+        return "" if pd.isna(row[name]) else format(row[name] * factor, form)
+
+    point = Point.of(json.loads(row["params"]))
+    width = row["time_high_ms"] - row["time_low_ms"]
     return [
-        name,
-        format_ms(value),
-        _spread(trial),
-        "" if trial.flops is None else f"{gflops(trial.flops, value):,.0f}",
-        "" if library is None else f"{100 * library / value:.1f}",
-        "" if not roof else f"{100 * roof / value:.1f}",
-        "" if registers is None else str(registers),
-        "" if shared is None else f"{shared / 1024:.3g} KB",
+        row["kernel"] if row["role"] == Role.BASELINE.value else str(point),
+        format_ms(row["time_ms"]),
+        "" if pd.isna(width) else f"{50 * width / row['time_ms']:.2g}",
+        cell("gflops", ",.0f"),
+        cell("percent_of_library", ".1f"),
+        cell("percent_of_roofline", ".1f"),
+        cell("registers", "d"),
+        "" if pd.isna(row["shared_bytes"]) else f"{row['shared_bytes'] / 1024:.3g} KB",
     ]
-
-
-def _spread(trial: Trial) -> str:
-    """Half the width of the median's 95 % interval, in percent of it."""
-    from sweeper.statistics import median_interval
-
-    if trial.timing is None:
-        return ""
-    low, high = median_interval(trial.timing.samples_ms)
-    value = time_ms(trial)
-    return f"{50 * (high - low) / value:.2g}" if value else ""
-
-
-def status_lines(trials: Sequence[Trial]) -> list[str]:
-    """`3 wrong_result: …` for every status but ok, with its commonest reason."""
-    lines = []
-    failed = [t for t in trials if t.status is not Status.OK]
-    for status, count in Counter(t.status for t in failed).most_common():
-        reasons = Counter(t.reason.splitlines()[0] if t.reason else "" for t in failed if t.status is status)
-        reason, times = reasons.most_common(1)[0]
-        share = f" ({times} of them)" if times < count else ""
-        lines.append(f"{count} {status.value}: {reason}{share}")
-    return lines
 
 
 def summary_sentence(tally: Tally, space_size: int, seconds: float) -> str:

@@ -7,6 +7,7 @@ A finished configuration is in the store before the sampler or the user hears of
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -28,6 +29,7 @@ from sweeper.model import (
     digest,
 )
 from sweeper.resources import Resources, resources
+from sweeper.result_row import time_ms
 from sweeper.search.base import Strategy
 from sweeper.space import Space
 
@@ -80,9 +82,13 @@ class Study:
 class Recorder(Protocol):
     """Where finished trials go, and where earlier ones are found."""
 
-    def find(self, context: str, params: Mapping[str, Any], role: Role) -> Trial | None: ...
+    def find(self, params: Mapping[str, Any], role: Role) -> Trial | None:
+        """An earlier trial of this configuration under the study's own conditions."""
+        ...
 
-    def add(self, trial: Trial) -> Trial: ...
+    def add(self, trial: Trial) -> Trial:
+        """Make `trial` durable, numbered within its study, and give it back."""
+        ...
 
 
 class Listener(Protocol):
@@ -143,17 +149,6 @@ def tune(
             return tally
 
 
-def time_ms(trial: Trial) -> float | None:
-    """The time that ranks a trial: the median measured, else the predicted one; None for a failed one."""
-    if trial.status is not Status.OK:
-        return None
-    if trial.timing is not None:
-        samples = sorted(trial.timing.samples_ms)
-        middle = len(samples) // 2
-        return samples[middle] if len(samples) % 2 else (samples[middle - 1] + samples[middle]) / 2
-    return trial.predicted_ms
-
-
 class _Asked:
     """One asked configuration (or library) on its way to a trial."""
 
@@ -168,7 +163,7 @@ class _Asked:
 
     def start(self, recorder: Recorder) -> None:
         """Find an earlier trial of the same conditions, else begin to build."""
-        found = recorder.find(self.study.context, self.params, self.role)
+        found = recorder.find(self.params, self.role)
         if found is not None and found.status in _REPEATABLE:
             self.stored = found
         elif self.point is not None:
@@ -183,6 +178,12 @@ class _Asked:
 
     def finish(self) -> Trial:
         """Run it, and describe what came of it."""
+        began = time.monotonic()
+        trial = self._run()
+        measured = self.study.evaluator.time_source is TimeSource.MEASURED
+        return replace(trial, measure_s=time.monotonic() - began) if measured else trial
+
+    def _run(self) -> Trial:
         try:
             if self.failed is not None:
                 raise self.failed

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,10 +14,11 @@ from sweeper.errors import KernelError
 from sweeper.model import Check, Mismatch
 from sweeper.reference import ReferenceValues
 
-__all__ = ["check", "is_poison", "poison"]
+__all__ = ["check", "fetched", "is_poison", "poison"]
 
 Array = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
+Places = range | npt.NDArray[np.intp]
 
 # Quiet NaNs with a payload that no arithmetic produces: a device's own NaN is all ones after the sign,
 # a CPU's has an empty payload, so an element that was never written is told from one computed as NaN.
@@ -43,7 +43,8 @@ def is_poison(values: Array) -> Mask:
     An int8 kernel may well compute the pattern's value: for one, this is no proof of anything.
     """
     bits = _pattern(values.dtype)
-    return values.view(bits.dtype) == bits
+    same: Mask = values.view(bits.dtype) == bits
+    return same
 
 
 def _pattern(storage: np.dtype[Any]) -> np.unsignedinteger[Any]:
@@ -97,7 +98,7 @@ class _Tally:
     index: tuple[int, ...] | None = None
     mismatches: list[Mismatch] = field(default_factory=list)
 
-    def add(self, array: ResolvedArray, places: Sequence[int], got: Array, want: Array, bound: Array) -> None:
+    def add(self, array: ResolvedArray, places: Places, got: Array, want: Array, bound: Array) -> None:
         """Compare one chunk; `places` are its elements' flat indices in `array`."""
         error, ratio, right = _errors(got, want, bound)
         self.checked += got.size
@@ -139,7 +140,7 @@ def _errors(got: Array, want: Array, bound: Array) -> tuple[Array, Array, Mask]:
         return error, error / np.maximum(bound, np.finfo(np.float64).tiny), right
 
 
-def _index(array: ResolvedArray, place: int) -> tuple[int, ...]:
+def _index(array: ResolvedArray, place: int | np.intp) -> tuple[int, ...]:
     return tuple(int(i) for i in np.unravel_index(int(place), array.shape))
 
 
@@ -151,7 +152,7 @@ def _compare(
     tally: _Tally,
 ) -> bool:
     """Compare one output; False if no element of it was there to compare."""
-    found = _fetched(array, got)
+    found = fetched(array, got)
     want = reference[array.name]
     values, bound = want.values.reshape(-1), want.bound.reshape(-1)
     where = want.where
@@ -165,7 +166,7 @@ def _compare(
         found = found[where]
     for start in range(0, found.size, _CHUNK):
         part = slice(start, start + _CHUNK)
-        places = range(start, start + _CHUNK) if where is None else where[part]
+        places: Places = range(start, start + _CHUNK) if where is None else where[part]
         tally.add(array, places, found[part], values[part], bound[part])
     return found.size > 0
 
@@ -179,7 +180,7 @@ def _unfit(mask: Mask, array: ResolvedArray, where: npt.NDArray[np.intp] | None)
     return ""
 
 
-def _fetched(array: ResolvedArray, got: Mapping[str, Array]) -> Array:
+def fetched(array: ResolvedArray, got: Mapping[str, Array]) -> Array:
     """The flat content of an output, after a check that it is what was declared."""
     if array.name not in got:
         raise KernelError(f"output {array} was not fetched")

@@ -7,6 +7,7 @@ the hints what each was. What the hints do not name (`Any`) comes back as plain 
 
 from __future__ import annotations
 
+import contextlib
 import math
 import types
 from collections.abc import Callable, Mapping, Sequence
@@ -131,14 +132,15 @@ def _mismatch(hint: Any, data: Any, where: str) -> WireError:
 
 
 def _union(hints: tuple[Any, ...], data: Any, where: str) -> Any:
+    real = [hint for hint in hints if hint is not type(None)]
+    if data is None and len(real) < len(hints):
+        return None
+    if len(real) == 1:
+        return _decode(real[0], data, where)
     # An exact match first: 1 in `int | float` stays an integer, true in `int | bool` stays true.
-    for hint in sorted(hints, key=lambda hint: hint is not type(data)):
-        try:
+    for hint in sorted(real, key=lambda hint: hint is not type(data)):
+        with contextlib.suppress(WireError):
             return _decode(hint, data, where)
-        except WireError as error:
-            failure = error
-    if len([hint for hint in hints if hint is not type(None)]) == 1:
-        raise failure
     raise _mismatch(Union[hints], data, where)  # noqa: UP007 - built at run time
 
 

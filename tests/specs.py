@@ -67,7 +67,7 @@ def launch(
 
 def param_specs(levels: Mapping[str, Sequence[Value]]) -> tuple[ParamSpec, ...]:
     """Parameters with their levels; the first level is the default."""
-    return tuple(ParamSpec(name, tuple(values), tuple(values)[0]) for name, values in levels.items())
+    return tuple(ParamSpec(name, tuple(values), next(iter(values))) for name, values in levels.items())
 
 
 def contraction(text: str) -> ReferenceSpec:
@@ -132,23 +132,7 @@ def gemm_spec(
     levels = dict(params) if params is not None else {"tile": (8, 16, 32)}
     square = "tile" in levels
     edge: Size = "tile" if square else 16
-    fields: dict[str, Any] = {
-        "entry": "matmul",
-        "template": ("T", *(parse(p) for p in levels)) if template else (),
-        "params": param_specs(levels),
-        "constraints": (parse("tile * tile <= max_threads"),) if square else (),
-        "launch": launch(
-            [edge, edge],
-            [f"ceil(N / {edge})", f"ceil(M / {edge})"],
-            static_shared_bytes=f"2 * {edge} * {edge} * elem_bytes",
-        ),
-        "model": WorkModel(
-            flops=parse(f"2 * {edge} * {edge} * K"),
-            global_bytes=parse(f"2 * {edge} * K * elem_bytes"),
-            steps=parse(f"ceil(K / {edge})"),
-        ),
-    }
-    return spec(
+    made = spec(
         name,
         (
             array("A", ["M", "K"], fill=fill),
@@ -159,20 +143,29 @@ def gemm_spec(
         reference=contraction(text),
         dims=("M", "N", "K"),
         dtype=dtype,
-        **(fields | changes),
+        entry="matmul",
+        template=("T", *(parse(p) for p in levels)) if template else (),
+        params=param_specs(levels),
+        constraints=(parse("tile * tile <= max_threads"),) if square else (),
+        launch=launch(
+            [edge, edge],
+            [f"ceil(N / {edge})", f"ceil(M / {edge})"],
+            static_shared_bytes=f"2 * {edge} * {edge} * elem_bytes",
+        ),
+        model=WorkModel(
+            flops=parse(f"2 * {edge} * {edge} * K"),
+            global_bytes=parse(f"2 * {edge} * K * elem_bytes"),
+            steps=parse(f"ceil(K / {edge})"),
+        ),
     )
+    return replace(made, **changes)
 
 
 def saxpy_spec(
     path: Path = HERE / "references" / "saxpy.py", dtype: str = "float32", **changes: Any
 ) -> KernelSpec:
     """y = a·x + y in place, its reference the function `reference(a, x, y)` of a Python file."""
-    fields: dict[str, Any] = {
-        "params": param_specs({"block": (64, 128, 256)}),
-        "launch": launch(["block"], ["ceil(N / block)"]),
-        "work_flops": parse("2 * N"),
-    }
-    return spec(
+    made = spec(
         "saxpy",
         (
             scalar("n", "N"),
@@ -183,5 +176,8 @@ def saxpy_spec(
         reference=python_reference(path),
         dims={"N": 1024},
         dtype=dtype,
-        **(fields | changes),
+        params=param_specs({"block": (64, 128, 256)}),
+        launch=launch(["block"], ["ceil(N / block)"]),
+        work_flops=parse("2 * N"),
     )
+    return replace(made, **changes)

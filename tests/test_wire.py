@@ -13,7 +13,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweeper.backend.base import MeasureProtocol, Outcome
@@ -228,6 +228,7 @@ json_values = st.recursive(
 )
 
 
+@settings(max_examples=40, deadline=None)
 @given(st.dictionaries(st.text().filter(lambda key: key != "$float"), json_values))
 def test_any_plain_value_passes_as_any(value):
     assert passed(value, Mapping[str, Any]) == value

@@ -9,7 +9,7 @@ from sweeper.device import DeviceIdentity, Target
 from sweeper.model import Build, Check, KernelSpec, Launch, Point, Timing
 from sweeper.problem import Problem
 
-__all__ = ["Backend", "Outcome", "MeasureProtocol"]
+__all__ = ["Backend", "MeasureProtocol", "Outcome"]
 
 
 @dataclass(frozen=True, slots=True)

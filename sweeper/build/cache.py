@@ -13,31 +13,29 @@ from __future__ import annotations
 import atexit
 import contextlib
 import errno
-import hashlib
-import json
 import logging
 import os
 import shutil
+import socket
 import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import platformdirs
 
+from sweeper.build.manifest import build_key, read_manifest, write_manifest
 from sweeper.errors import StorageError
-from sweeper.model import Build, digest
+from sweeper.model import Build
 
 __all__ = ["BuildCache", "build_key", "default_root"]
 
 _log = logging.getLogger(__name__)
 
 _MANIFEST = "manifest.json"
-_FORMAT = 1
 _STAGING_MAX_AGE_S = 24 * 3600.0
 _RECENT_S = 3600.0
 _PUBLISHES_BETWEEN_PRUNES = 64
@@ -49,20 +47,6 @@ def default_root() -> Path:
     if named:
         return Path(named).expanduser()
     return Path(platformdirs.user_cache_dir("sweeper", appauthor=False))
-
-
-def build_key(unit_digest: str, *, kind: str, arch: str, compiler: str, flags: tuple[str, ...] = ()) -> str:
-    """The name of a build: equal only where everything that the compiled code depends on is equal.
-
-    `compiler` is the builder's identity (name and full version); `flags` are those that a builder
-    adds to the unit's own options.
-    """
-    return digest([_FORMAT, unit_digest, kind, arch, compiler, flags], length=40)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 class BuildCache:
@@ -83,7 +67,7 @@ class BuildCache:
         try:
             self._make_folders()
         except OSError as error:
-            self._fall_back(error)
+            self._fall_back(error, self.root)
         self._drop_abandoned()
 
     def _make_folders(self) -> None:
@@ -92,9 +76,11 @@ class BuildCache:
         with tempfile.TemporaryFile(dir=self.root / "staging") as probe:
             probe.write(b"writable")
 
-    def _fall_back(self, error: OSError) -> None:
-        """Leave the root alone from now on."""
+    def _fall_back(self, error: OSError, failed: Path) -> None:
+        """Leave the root alone from now on. `failed` is the root that `error` was met under."""
         with self._lock:
+            if failed != self.root:
+                return
             reason = error.strerror or str(error)
             if not self.persistent:
                 raise _nowhere_to_write(self.root, reason)
@@ -113,11 +99,11 @@ class BuildCache:
             _log.warning("%s", message)
 
     def _drop_abandoned(self) -> None:
-        """Remove what killed processes left in staging."""
+        """Remove what killed processes left in staging: this host's at once, others' after a day."""
         oldest = time.time() - _STAGING_MAX_AGE_S
         with contextlib.suppress(OSError):
             for folder in (self.root / "staging").iterdir():
-                if folder.stat().st_mtime < oldest:
+                if folder.stat().st_mtime < oldest or _is_orphan(folder.name):
                     shutil.rmtree(folder, ignore_errors=True)
 
     def folder(self, key: str) -> Path:
@@ -131,10 +117,11 @@ class BuildCache:
     @contextlib.contextmanager
     def staging(self) -> Iterator[Path]:
         """A private folder to compile in, removed afterwards whatever happened."""
+        root = self.root
         try:
             folder = self._new_staging()
         except OSError as error:
-            self._fall_back(error)
+            self._fall_back(error, root)
             folder = self._new_staging()
         try:
             yield folder
@@ -142,20 +129,18 @@ class BuildCache:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _new_staging(self) -> Path:
-        folder = self.root / "staging" / f"{os.getpid()}-{uuid.uuid4().hex}"
+        folder = self._staging_path()
         folder.mkdir()
         return folder
+
+    def _staging_path(self) -> Path:
+        return self.root / "staging" / f"{socket.gethostname()}.{os.getpid()}.{uuid.uuid4().hex}"
 
     def get(self, key: str) -> Build | None:
         """The build called `key` with `cached` set, or None. A damaged one is said once and removed."""
         folder = self.folder(key)
         try:
-            manifest = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
-            build = _from_manifest(manifest, folder)
-            if manifest["format"] != _FORMAT or build.key != key:
-                raise ValueError("made by another version")
-            if _sha256(build.artifact) != manifest["sha256"]:
-                raise ValueError("its SHA-256 does not match")
+            build = read_manifest(key, folder)
         except FileNotFoundError:
             if not folder.is_dir():
                 return None
@@ -175,7 +160,7 @@ class BuildCache:
 
     def _remove(self, folder: Path) -> None:
         """Take a folder away in one step, so that no reader meets half of it."""
-        grave = self.root / "staging" / f"{os.getpid()}-{uuid.uuid4().hex}"
+        grave = self._staging_path()
         with contextlib.suppress(OSError):
             folder.rename(grave)
             shutil.rmtree(grave, ignore_errors=True)
@@ -188,10 +173,11 @@ class BuildCache:
         """
         content = artifact if isinstance(artifact, bytes) else artifact.read_bytes()
         while True:
+            root = self.root
             try:
                 kept = self._publish(build, content)
             except OSError as error:
-                self._fall_back(error)
+                self._fall_back(error, root)
             else:
                 self._count_publish()
                 return kept
@@ -202,8 +188,7 @@ class BuildCache:
             whole = stage / build.key
             whole.mkdir()
             (whole / build.artifact.name).write_bytes(content)
-            manifest = _to_manifest(build, hashlib.sha256(content).hexdigest())
-            (whole / _MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+            write_manifest(build, content, whole)
             folder.parent.mkdir(exist_ok=True)
             while not _rename_new(whole, folder):
                 winner = self.get(build.key)
@@ -247,6 +232,20 @@ def _nowhere_to_write(folder: Path, reason: str) -> StorageError:
     )
 
 
+def _is_orphan(name: str) -> bool:
+    """Whether a staging folder's process ran on this host and is gone."""
+    host, pid, _ = [*name.rsplit(".", 2), "", ""][:3]
+    if host != socket.gethostname() or not pid.isdecimal():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
 def _rename_new(source: Path, target: Path) -> bool:
     """Rename a folder; False where there is one of that name already."""
     try:
@@ -262,14 +261,3 @@ def _remove_own(folder: Path, pid: int) -> None:
     """Remove this process's temporary folder; a forked child leaves it to its parent."""
     if os.getpid() == pid:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _to_manifest(build: Build, sha256: str) -> dict[str, Any]:
-    fields = asdict(build) | {"artifact": build.artifact.name}
-    return {"format": _FORMAT, "sha256": sha256, "build": fields}
-
-
-def _from_manifest(manifest: Mapping[str, Any], folder: Path) -> Build:
-    fields = dict(manifest["build"])
-    name = Path(fields["artifact"]).name
-    return Build(**fields | {"artifact": folder / name, "options": tuple(fields["options"])})

@@ -149,6 +149,12 @@ def _defines(spec: KernelSpec, tree: SourceTree, scope: Mapping[str, Value]) -> 
     return tuple(defines.items())
 
 
+def _type_headers(spec: KernelSpec) -> str:
+    """Includes for the C++ types of the description's precision classes that the language has not."""
+    types = (spec.dtype, *(a.dtype for a in spec.args if a.dtype is not None))
+    return "".join(f"#include <{header}>\n" for header in dict.fromkeys(t.header for t in types) if header)
+
+
 def translation_unit(spec: KernelSpec, point: Point, *, include_dirs: Sequence[Path] = ()) -> TranslationUnit:
     """The source of `spec` at `point`. Headers are looked for beside the source, then in `include_dirs`.
 
@@ -165,10 +171,11 @@ def translation_unit(spec: KernelSpec, point: Point, *, include_dirs: Sequence[P
     defines = _defines(spec, tree, scope)
     options = normalize_options(spec.options)
     name = spec.source.name
-    content = [tree.digest, name, spec.entry, arguments, defines, options]
+    headers = _type_headers(spec)
+    content = [tree.digest, name, spec.entry, arguments, defines, options, headers]
     return TranslationUnit(
         name=name,
-        text=f'#line 1 "{name}"\n{tree.source.text}',
+        text=f"{headers}#line 1 {_quoted(name)}\n{tree.source.text}",
         source=spec.source,
         entry=spec.entry,
         template_args=arguments,
@@ -181,9 +188,19 @@ def translation_unit(spec: KernelSpec, point: Point, *, include_dirs: Sequence[P
     )
 
 
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
 def cuda_text(unit: TranslationUnit) -> str:
-    """`unit.text` with the entry's instantiation forced, where it is a template."""
+    """`unit.text` with the entry's instantiation forced, where it is a template.
+
+    A host function that takes the entry's address forces it whether or not the source instantiates
+    the same arguments itself (a second explicit instantiation would be an error), and in an unnamed
+    namespace too.
+    """
     if not unit.template_args:
         return unit.text
-    forced = f"template __global__ decltype({unit.signature}) {unit.signature};"
+    forced = f"const void* sweeper_instance() {{ return reinterpret_cast<const void*>(&{unit.signature}); }}"
     return f'{unit.text}\n#line 1 "instantiation of {unit.entry}"\n{forced}\n'

@@ -48,9 +48,7 @@ REGISTRY: dict[str, Factory] = {
 }
 
 
-def make(
-    name: str, space: Space, seed: int = 0, options: Mapping[str, Any] | None = None
-) -> Strategy:
+def make(name: str, space: Space, seed: int = 0, options: Mapping[str, Any] | None = None) -> Strategy:
     """The strategy called `name` over `space`.
 
     Raises ConfigError for an unknown name or a wrong option, SetupError where a package is missing.

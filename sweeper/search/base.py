@@ -79,7 +79,7 @@ class SpaceStrategy(ABC):
     def _propose(self) -> int:
         """A row that is not `_taken`; called only while one is left."""
 
-    def _observe(self, row: int, value: float | None, *, asked: bool) -> None:
+    def _observe(self, row: int, value: float | None, *, asked: bool) -> None:  # noqa: B027 - optional
         """Learn from a row; `asked` is false for one that this strategy did not propose."""
 
     def _take(self, row: int) -> None:

@@ -156,13 +156,15 @@ class OptunaSearch(SpaceStrategy):
             return self._startup.draw_unless(self._taken)
         wanted = np.zeros(len(self._space.names), dtype=np.int64)
         wanted[self._columns] = [params[name] for name in self._distributions]
-        return self._space.nearest_feasible(wanted, exclude=self._taken)
+        row = self._space.nearest_feasible(wanted, exclude=self._taken)
+        if row is None:
+            raise AssertionError("asked only while a row is left")
+        return row
 
     def _params(self, row: int) -> dict[str, int]:
         point = self._space.indices[row]
         return {
-            name: int(point[column])
-            for name, column in zip(self._distributions, self._columns, strict=True)
+            name: int(point[column]) for name, column in zip(self._distributions, self._columns, strict=True)
         }
 
     def _observe(self, row: int, value: float | None, *, asked: bool) -> None:

@@ -6,10 +6,9 @@
 
 #include "vector_types.h"
 
-#define SIMT_ABI 1
-
 namespace simt {
 
+constexpr uint32_t kAbi = 1;
 constexpr unsigned kWarpSize = 32;
 constexpr unsigned kMaxThreads = 1024;
 

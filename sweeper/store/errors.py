@@ -11,18 +11,21 @@ import sqlalchemy.exc
 
 from sweeper.errors import StorageError
 
-__all__ = ["Place", "corrupt"]
+__all__ = ["AlreadyStored", "DamagedStore", "Place", "corrupt"]
 
 _BY_CODE = (
-    ("SQLITE_BUSY", "is locked by another process", "end the process that holds it, or wait, then run again"),
-    ("SQLITE_LOCKED", "is locked by another process", "end the process that holds it, or wait, then run again"),
-    ("SQLITE_FULL", "cannot grow: the disk is full", "free some space, then run again: what is stored is kept"),
+    ("SQLITE_BUSY", "is locked by another process", "end the process that holds it, or wait; then run again"),
+    (
+        "SQLITE_FULL",
+        "cannot grow: the disk is full",
+        "free some space; then run again: what is stored is kept",
+    ),
     ("SQLITE_READONLY", "is read-only", "choose a folder that can be written, with results_dir=FOLDER"),
     ("SQLITE_CANTOPEN", "cannot be opened", "choose a folder that can be written, with results_dir=FOLDER"),
     (
         "SQLITE_IOERR",
         "cannot be read or written: the disk is full, faulty or limited (ulimit -f)",
-        "see to the disk, then run again: what is stored is kept",
+        "see to the disk; then run again: what is stored is kept",
     ),
 )
 
@@ -33,15 +36,17 @@ class Place:
 
     label: str
     secret: str | None = None
-    file: bool = True
 
     @contextmanager
     def guard(self) -> Iterator[None]:
-        """Turn errors of the database into StorageError; IntegrityError passes."""
+        """Turn errors of the database into StorageError."""
         try:
             yield
         except sqlalchemy.exc.IntegrityError:
-            raise
+            raise AlreadyStored(
+                f"{self.label} holds this already",
+                hint="another process wrote it at the same time; run again",
+            ) from None
         except (sqlalchemy.exc.SQLAlchemyError, sqlite3.Error) as error:
             # Not chained: a driver's message may hold the whole address, its password included.
             raise self._said(error) from None
@@ -60,10 +65,18 @@ class Place:
         return StorageError(f"{self.label}: {text}")
 
 
-def corrupt(label: str, reason: str) -> StorageError:
-    """A damaged store; it is refused, never changed."""
-    return StorageError(
+class AlreadyStored(StorageError):
+    """A row that can be there once is there."""
+
+
+class DamagedStore(StorageError):
+    """A store's file is not a whole database; it is refused, never changed."""
+
+
+def corrupt(label: str, reason: str) -> DamagedStore:
+    """The error for a damaged store, with the way to what is left of it."""
+    return DamagedStore(
         f"{label} is damaged ({reason})",
-        hint=f"python -m sweeper.store_recovery {label} copies what can be read into a new store beside it;"
+        hint=f"python -m sweeper.store.recovery {label} copies what can be read into a new store beside it;"
         " the damaged file is not changed",
     )

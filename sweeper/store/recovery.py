@@ -1,4 +1,4 @@
-"""Copy what can still be read of a damaged store into a new one: `python -m sweeper.store_recovery study.db`.
+"""Copy what can still be read of a damaged store into a new one: `python -m sweeper.store.recovery study.db`.
 
 The damaged file is only read.
 """
@@ -6,17 +6,20 @@ The damaged file is only read.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import sqlite3
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import sqlalchemy as sa
 
 from sweeper.errors import StorageError, SweeperError
+from sweeper.record import decode
 from sweeper.sqlite_file import connect_read_only
-from sweeper.store_schema import SCHEMA_VERSION, meta, metadata, runs, studies, trials
+from sweeper.store.schema import ROW_END, create, runs, trials
 
 __all__ = ["main", "recover", "replace_damaged"]
 
@@ -36,8 +39,7 @@ def recover(damaged: Path, new: Path) -> int:
     engine = sa.create_engine(sa.URL.create("sqlite", database=str(new)), poolclass=sa.NullPool)
     try:
         with engine.begin() as connection:
-            metadata.create_all(connection)
-            connection.execute(sa.insert(meta), {"name": "schema", "value": str(SCHEMA_VERSION)})
+            create(connection)
             for table in (runs, trials):
                 if found[table.name]:
                     connection.execute(sa.insert(table), found[table.name])
@@ -66,31 +68,38 @@ def replace_damaged(path: Path) -> tuple[int, Path]:
     return count, kept
 
 
-def _readable(damaged: Path, table: sa.Table) -> list[dict[str, object]]:
-    """Rows from the front up to the damage, then from the back."""
+def _readable(damaged: Path, table: sa.Table) -> list[dict[str, Any]]:
+    """Rows from the front up to the damage, then from the back down to it."""
     key = next(iter(table.primary_key.columns)).name
-    rows: dict[object, dict[str, object]] = {}
+    rows: dict[Any, dict[str, Any]] = {}
     for order in ("ASC", "DESC"):
-        before = len(rows)
-        try:
-            with contextlib.closing(connect_read_only(damaged)) as connection:
-                for row in connection.execute(f"SELECT * FROM {table.name} NOT INDEXED ORDER BY rowid {order}"):
-                    if row[key] in rows:
-                        break
-                    rows[row[key]] = {c.name: row[c.name] for c in table.columns}
-                else:
+        query = f"SELECT * FROM {table.name} NOT INDEXED ORDER BY rowid {order}"  # noqa: S608 - our own names
+        with contextlib.suppress(sqlite3.Error), contextlib.closing(connect_read_only(damaged)) as connection:
+            # With this SQLite also reads a file that is shorter than its header says.
+            connection.execute("PRAGMA writable_schema=ON")
+            for row in connection.execute(query):
+                if row[key] in rows:
                     break
-        except (sqlite3.Error, IndexError, UnicodeDecodeError):
-            continue
-        if len(rows) == before:
-            break
-    return [rows[k] for k in sorted(rows, key=lambda k: (isinstance(k, str), k))]  # type: ignore[operator]
+                rows[row[key]] = {column.name: row[column.name] for column in table.columns}
+    return [rows[k] for k in sorted(rows) if _whole(rows[k])]
+
+
+def _whole(row: Mapping[str, Any]) -> bool:
+    """Whether nothing of a trial's or a run's row was lost."""
+    try:
+        if "row_end" in row:
+            decode(row)
+            return bool(row["row_end"] == ROW_END)
+        json.loads(row["record"])
+    except (SweeperError, ValueError, TypeError):
+        return False
+    return True
 
 
 def main(arguments: Sequence[str]) -> int:
     """The command line: one argument, the damaged store."""
     if len(arguments) != 1 or arguments[0].startswith("-"):
-        print("usage: python -m sweeper.store_recovery STORE", file=sys.stderr)  # noqa: T201
+        print("usage: python -m sweeper.store.recovery STORE", file=sys.stderr)  # noqa: T201
         return 2
     damaged = Path(arguments[0])
     new = damaged.with_name(f"{damaged.stem}.recovered{damaged.suffix}")

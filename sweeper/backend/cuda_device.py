@@ -1,0 +1,288 @@
+"""One CUDA device through PyCUDA: its primary context, its one stream, and what its errors mean."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import gc
+import importlib
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sweeper.backend.cuda_ptx import CANARY, PTX
+from sweeper.device import DeviceIdentity, Target, from_query
+from sweeper.errors import SetupError, TrialFailed
+from sweeper.model import Stage, Status
+from sweeper.nvml import Nvml, NvmlReadings
+
+__all__ = ["CudaDevice"]
+
+_CANARY_THREADS = 256
+# How long a process that has just been killed may still be listed on the device, and hold its lock.
+_LINGER_S = 5.0
+
+
+def _load_driver() -> Any:
+    try:
+        return importlib.import_module("pycuda.driver")
+    except ImportError as error:
+        missing = "libcuda" in str(error)
+        raise SetupError(
+            f"PyCUDA cannot be used: {error}",
+            hint="there is no NVIDIA driver here"
+            if missing
+            else "install it with: python tools/install_pycuda.py",
+        ) from error
+
+
+class CudaDevice:
+    """Device number `index` (in PCI order where `CUDA_DEVICE_ORDER` says so) and everything it owns.
+
+    All work goes to `stream`; `ptx` holds the kernels of `cuda_ptx`. Raises SetupError where there is
+    no such device, CUDA cannot be started on it, or another process uses it and not `allow_shared`.
+    """
+
+    def __init__(self, index: int, nvml: Nvml, *, allow_shared: bool = False) -> None:
+        self.drv = _load_driver()
+        self.index = index
+        self.nvml = nvml
+        self._device = self._find(index)
+        self.pci_bus_id = str(self._device.pci_bus_id())
+        self._lock = None if allow_shared else self._claim()
+        with self._starting():
+            self._context = self._device.retain_primary_context()
+            self._context.push()
+            self.stream = self.drv.Stream()
+            self.ptx = self.drv.module_from_buffer(PTX + b"\0")
+        self._known: set[int] | None = None
+
+    def close(self) -> None:
+        """Leave the context; the process can open the device again."""
+        self.ptx = None
+        with contextlib.suppress(self.drv.Error):
+            self.drv.Context.pop()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _claim(self) -> int | None:
+        """Hold the device alone among our own workers, and see that nobody else is on it.
+
+        Called before our own context is there: whoever is on the device is somebody else.
+        """
+        lock = _open_lock(f"sweeper-gpu-{self.pci_bus_id.replace(':', '-')}.lock")
+        end = time.monotonic() + _LINGER_S
+        while (user := self._user(lock)) and time.monotonic() < end:
+            time.sleep(0.1)
+        if not user:
+            return lock
+        if lock is not None:
+            os.close(lock)
+        raise SetupError(
+            f"device {self.index} ({self.pci_bus_id}) is in use by {user}: times would be worth nothing",
+            hint="wait until it is free, choose another device, or allow a shared one",
+        )
+
+    def _user(self, lock: int | None) -> str:
+        """Who else uses the device; empty where nobody does, and the lock is then held."""
+        try:
+            if lock is not None:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return "another sweep"
+        others = self.readings().processes or ()
+        return f"process {', '.join(map(str, others))}" if others else ""
+
+    def readings(self) -> NvmlReadings:
+        """What NVML says of the device now."""
+        return self.nvml.readings(self.pci_bus_id)
+
+    def know_users(self) -> None:
+        """Take whoever is on the device at the first call for known: this process, and those allowed."""
+        if self._known is None:
+            self._known = {os.getpid(), *(self.readings().processes or ())}
+
+    def strangers(self, readings: NvmlReadings) -> list[int]:
+        """Processes that have come to the device since then, as the driver numbers them."""
+        return sorted(set(readings.processes or ()) - (self._known or set()))
+
+    @contextlib.contextmanager
+    def _starting(self) -> Iterator[None]:
+        try:
+            yield
+        except self.drv.Error as error:
+            raise SetupError(
+                f"CUDA cannot be started on device {self.index}: {error}",
+                hint="check the driver and other users of the device with nvidia-smi",
+            ) from error
+
+    def _find(self, index: int) -> Any:
+        with self._starting():
+            self.drv.init()
+            count = int(self.drv.Device.count())
+        if not 0 <= index < count:
+            raise SetupError(
+                f"there is no CUDA device {index}: {count} found",
+                hint=f"choose one of 0 to {count - 1}"
+                if count
+                else "check CUDA_VISIBLE_DEVICES and nvidia-smi",
+            )
+        return self.drv.Device(index)
+
+    def target(self) -> Target:
+        """The device's limits, as the driver reports them."""
+        clock = self.readings().max_sm_clock_mhz
+        return from_query(
+            self._attributes(),
+            name=str(self._device.name()),
+            memory_bytes=int(self._device.total_memory()),
+            max_clock_mhz=int(clock) if clock else None,
+        )
+
+    def _attributes(self) -> dict[str, int]:
+        known = self.drv.device_attribute
+        attributes: dict[str, int] = {}
+        for name in dir(known):
+            if name[0].isupper():
+                # One that this driver or device does not have is an error, not a zero.
+                with contextlib.suppress(self.drv.Error):
+                    attributes[name] = int(self._device.get_attribute(getattr(known, name)))
+        return attributes
+
+    def identity(self) -> DeviceIdentity:
+        version = int(self.drv.get_driver_version())
+        return DeviceIdentity(
+            name=str(self._device.name()),
+            uuid=_uuid(self.index) or self.nvml.uuid(self.pci_bus_id) or "",
+            pci_bus_id=self.pci_bus_id,
+            driver=self.nvml.driver_version() or "",
+            cuda_driver=f"{version // 1000}.{version % 1000 // 10}",
+            memory_bytes=int(self._device.total_memory()),
+            index=self.index,
+        )
+
+    def synchronize(self) -> None:
+        self.stream.synchronize()
+
+    def memory(self) -> tuple[int, int]:
+        """Free and total bytes."""
+        free, total = self.drv.mem_get_info()
+        return int(free), int(total)
+
+    def allocate(self, nbytes: int) -> Any:
+        """Device memory, freed with its last reference. Raises TrialFailed (out of memory).
+
+        Tried a second time after garbage was collected: buffers of a failed configuration may still
+        hang on its traceback.
+        """
+        for _ in range(2):
+            try:
+                return self.drv.mem_alloc(nbytes)
+            except self.drv.MemoryError:
+                gc.collect()
+        raise self.out_of_memory(nbytes, Stage.LOAD)
+
+    def require_memory(self, nbytes: int) -> None:
+        """Raise TrialFailed (out of memory) if `nbytes` are certain not to fit."""
+        if nbytes > self.memory()[0]:
+            gc.collect()
+            if nbytes > self.memory()[0]:
+                raise self.out_of_memory(nbytes, Stage.LOAD)
+
+    def out_of_memory(self, wanted: int | None, stage: Stage) -> TrialFailed:
+        free, total = self.memory()
+        details = {"free_bytes": free, "total_bytes": total, "wanted_bytes": wanted}
+        what = (
+            "the launch needs more device memory" if wanted is None else f"{wanted} B of device memory wanted"
+        )
+        return TrialFailed(
+            Status.OUT_OF_MEMORY, stage, f"{what}, {free} B of {total} B free", details=details
+        )
+
+    @contextlib.contextmanager
+    def doing(self, stage: Stage) -> Iterator[None]:
+        """Translate PyCUDA's errors into the failure of one configuration."""
+        try:
+            yield
+        except self.drv.Error as error:
+            raise self.failure(error, stage) from None
+
+    def failure(self, error: Exception, stage: Stage) -> TrialFailed:
+        """What `error` means: out of memory, a launch refused, or a context that is lost (`sticky`).
+
+        Which of the two last is asked of the context itself: after an illegal address, a trap or an assert
+        each later call fails as well, whatever its message. Raises SetupError for faults of the memory.
+        """
+        if "ECC" in str(error):
+            raise SetupError(
+                f"device {self.pci_bus_id} is not sound: {_cause(error)}", hint="see nvidia-smi -q"
+            )
+        if not self.usable():
+            reason = f"{_cause(error)}; the context is lost"
+            details = {"sticky": True, "error": str(error)}
+            return TrialFailed(Status.CRASH, stage, reason, details=details)
+        if isinstance(error, self.drv.MemoryError):
+            return self.out_of_memory(None, stage)
+        return TrialFailed(Status.LAUNCH_ERROR, stage, _cause(error), details={"error": str(error)})
+
+    def usable(self) -> bool:
+        try:
+            self.drv.Context.synchronize()
+            self.drv.mem_get_info()
+        except self.drv.Error:
+            return False
+        return True
+
+    def canary(self) -> None:
+        """Run a kernel whose result is known. Raises SetupError if the device does not compute it."""
+        drv, seed = self.drv, 0x5EED
+        got = np.zeros(2 * _CANARY_THREADS, np.uint32)
+        try:
+            out = drv.mem_alloc(got.nbytes)
+            function = self.ptx.get_function(CANARY).prepare(["P", "I"])
+            function.prepared_async_call((2, 1), (_CANARY_THREADS, 1, 1), self.stream, int(out), seed)
+            self.stream.synchronize()
+            drv.memcpy_dtoh(got, int(out))
+        except drv.Error as error:
+            raise SetupError(f"the device fails at the simplest kernel: {error}", hint="see dmesg") from error
+        if not np.array_equal(got, np.arange(got.size, dtype=np.uint32) + seed):
+            raise SetupError(
+                "the device computes the simplest kernel wrongly", hint="see dmesg and nvidia-smi -q"
+            )
+
+
+def _open_lock(name: str) -> int | None:
+    """The lock's file, whoever made it; None where the system lets nobody have it."""
+    path = Path(tempfile.gettempdir()) / name
+    # First as it is: a file of somebody else's cannot be opened for creation in a shared folder.
+    for flags in (os.O_RDONLY, os.O_RDONLY | os.O_CREAT):
+        with contextlib.suppress(OSError):
+            return os.open(path, flags, 0o644)
+    return None
+
+
+def _cause(error: Exception) -> str:
+    """PyCUDA says `cuStreamSynchronize failed: an illegal memory access was encountered`."""
+    call, found, cause = str(error).partition(" failed: ")
+    return f"{cause} ({call})" if found else str(error)
+
+
+def _uuid(index: int) -> str | None:
+    """The UUID of CUDA device `index`, which PyCUDA does not ask for; None if the driver does not say."""
+    try:
+        cuda = ctypes.CDLL("libcuda.so.1")
+        device, raw = ctypes.c_int(), (ctypes.c_ubyte * 16)()
+        ask = getattr(cuda, "cuDeviceGetUuid_v2", None) or cuda.cuDeviceGetUuid
+        if cuda.cuDeviceGet(ctypes.byref(device), index) or ask(raw, device):
+            return None
+    except (OSError, AttributeError):
+        return None
+    text = bytes(raw).hex()
+    return f"GPU-{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

@@ -1,0 +1,80 @@
+"""Builds ahead of the search: a few threads, each feeding one build at a time to a builder."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Protocol, Self
+
+from sweeper.build.source import TranslationUnit
+from sweeper.model import Build
+
+__all__ = ["BuildPool", "Builder"]
+
+
+class Builder(Protocol):
+    """What makes a `Build` of a `TranslationUnit`; called from several threads at once."""
+
+    kind: str
+
+    def identity(self) -> str:
+        """The compiler and its version, as part of a build's key."""
+        ...
+
+    def check(self, arch: str) -> None:
+        """Raises SetupError, before any build, where `arch` cannot be built for."""
+        ...
+
+    def build(self, unit: TranslationUnit, *, arch: str, deadline_s: float) -> Build:
+        """Raises TrialFailed (BUILD_ERROR, BUILD_TIMEOUT)."""
+        ...
+
+    def close(self) -> None:
+        """End builds that are running."""
+        ...
+
+
+class BuildPool:
+    """Up to `workers` builds at a time. A unit that is asked for again while it is built is built once."""
+
+    def __init__(self, builder: Builder, *, workers: int, arch: str, deadline_s: float) -> None:
+        self.builder = builder
+        self.arch = arch
+        self.deadline_s = deadline_s
+        self._threads = ThreadPoolExecutor(workers, thread_name_prefix="build")
+        self._lock = threading.Lock()
+        self._in_flight: dict[str, Future[Build]] = {}
+
+    def submit(self, unit: TranslationUnit) -> Future[Build]:
+        """The build of `unit`, to come: a Build, or TrialFailed as the future's exception.
+
+        Callers that ask for one unit at once share one future, so none of them should cancel it.
+        """
+        with self._lock:
+            running = self._in_flight.get(unit.digest)
+            if running is not None and not running.cancelled():
+                return running
+            future = self._threads.submit(self._build, unit)
+            self._in_flight[unit.digest] = future
+        future.add_done_callback(lambda done: self._forget(unit.digest, done))
+        return future
+
+    def _build(self, unit: TranslationUnit) -> Build:
+        return self.builder.build(unit, arch=self.arch, deadline_s=self.deadline_s)
+
+    def _forget(self, digest: str, future: Future[Build]) -> None:
+        with self._lock:
+            if self._in_flight.get(digest) is future:
+                del self._in_flight[digest]
+
+    def close(self) -> None:
+        """Cancel what waits, kill what runs, and wait until nothing of it is left."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        self.builder.close()
+        self._threads.shutdown(wait=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,43 @@
+"""CUDA C++ kernels on the CPU: the same `.cu`, compiled by the host's compiler behind headers of its own.
+
+    compiler = find_compiler()
+    compile_module(ModuleSource("tiled.cu", text, ("tiled<16>",)), Path("tiled.so"), compiler=compiler, …)
+    a, c = Buffer.of("A", data), Buffer("C", (512, 512), np.float32, writable=True)
+    report = launch(launcher(compiler), Path("tiled.so"), [a, c, Scalar("n", np.int32(512))], geometry)
+
+Every CUDA thread is a fiber; a block's threads run until each has come to a barrier. `include/` is what a
+kernel sees of CUDA, `runtime/` the program that runs it, built once and kept in the user's cache.
+"""
+
+from __future__ import annotations
+
+from sweeper.emulation.buffers import Buffer
+from sweeper.emulation.compiler import HostCompiler, cpu_identity, find_compiler
+from sweeper.emulation.elf import static_shared_bytes
+from sweeper.emulation.launcher import Geometry, Limits, Order, launch
+from sweeper.emulation.modules import Compilation, ModuleSource, compile_module, host_options
+from sweeper.emulation.native import headers_digest, launcher, runtime_digest
+from sweeper.emulation.report import Argument, Fault, LaunchReport, Scalar
+
+__all__ = [
+    "Argument",
+    "Buffer",
+    "Compilation",
+    "Fault",
+    "Geometry",
+    "HostCompiler",
+    "LaunchReport",
+    "Limits",
+    "ModuleSource",
+    "Order",
+    "Scalar",
+    "compile_module",
+    "cpu_identity",
+    "find_compiler",
+    "headers_digest",
+    "host_options",
+    "launch",
+    "launcher",
+    "runtime_digest",
+    "static_shared_bytes",
+]

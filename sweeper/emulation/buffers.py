@@ -1,0 +1,92 @@
+"""Arrays in memory that a launch maps: they end where memory that nobody may touch begins."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import mmap
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Buffer"]
+
+_PAGE = mmap.PAGESIZE
+_FILL = 0xFF  # NaN, so that what a kernel reads beside an array spoils its result
+
+
+class Buffer:
+    """A C-contiguous array, shared with the process that runs a kernel on it.
+
+    There it is followed by an inaccessible page; at most 15 bytes lie between, filled with ones, and
+    so does the rest of its first page: `overrun` tells whether they were written. Only a `writable`
+    buffer may be written by a kernel, while `array` may be at any time. `close` releases the memory.
+    """
+
+    def __init__(self, name: str, shape: Sequence[int], dtype: npt.DTypeLike, *, writable: bool) -> None:
+        self.name = name
+        self.shape = tuple(int(n) for n in shape)
+        self.dtype = np.dtype(dtype)
+        self.writable = writable
+        self.size = math.prod(self.shape)
+        self.nbytes = self.size * self.dtype.itemsize
+        self.map_bytes, self.offset = _placement(self.nbytes)
+        self.descriptor = os.memfd_create(f"sweeper-{name}", os.MFD_CLOEXEC)
+        os.ftruncate(self.descriptor, self.map_bytes)
+        self._map = mmap.mmap(self.descriptor, self.map_bytes)
+        self._bytes: npt.NDArray[np.uint8] = np.frombuffer(self._map, np.uint8)
+        self.array: npt.NDArray[Any] = (
+            self._bytes[self.offset : self.offset + self.nbytes].view(self.dtype).reshape(self.shape)
+        )
+        for side in self._sides():
+            side[:] = _FILL
+
+    @classmethod
+    def of(cls, name: str, array: npt.NDArray[Any], *, writable: bool = False) -> Buffer:
+        """A buffer that holds a copy of `array`."""
+        buffer = cls(name, array.shape, array.dtype, writable=writable)
+        buffer.array[...] = array
+        return buffer
+
+    def _sides(self) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
+        """What is mapped before and after the array."""
+        return self._bytes[: self.offset], self._bytes[self.offset + self.nbytes :]
+
+    def overrun(self) -> int | None:
+        """The first byte outside the array that was written, counted from its start; None if none was."""
+        before, after = self._sides()
+        for side, start in ((before, -self.offset), (after, self.nbytes)):
+            changed = np.flatnonzero(side != _FILL)
+            if changed.size:
+                side[:] = _FILL
+                return start + int(changed[0])
+        return None
+
+    def close(self) -> None:
+        """Release the memory once no view of `array` is left."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+            del self.array, self._bytes
+            with contextlib.suppress(BufferError):
+                self._map.close()
+
+    def __repr__(self) -> str:
+        return f"Buffer({self.name}, {'×'.join(map(str, self.shape))} {self.dtype})"
+
+
+def _placement(nbytes: int) -> tuple[int, int]:
+    """Bytes to map, and where in them the array begins, for it to end as near their end as it can.
+
+    It begins at a multiple of the largest power of two within [16, 256] that divides its size: 256 is
+    what CUDA gives an allocation, 16 what the widest vector access needs.
+    """
+    alignment = 16
+    while alignment < 256 and nbytes % (2 * alignment) == 0:
+        alignment *= 2
+    room = -(-nbytes // alignment) * alignment
+    map_bytes = max(_PAGE, -(-room // _PAGE) * _PAGE)
+    return map_bytes, map_bytes - room

@@ -1,0 +1,146 @@
+// The launcher: runs one kernel of one module once, and ends. `launcher REQUEST REPORT PARENT`: two
+// descriptors, and the process to end with.
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <signal.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "runtime.h"
+#include "supervise.h"
+
+namespace simt {
+
+static const Module* load_module() {
+  void* handle = dlopen(launch.request.module.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!handle) fail({Kind::kModule}, "%s", dlerror());
+  const auto* module = static_cast<const Module*>(dlsym(handle, "simt_module"));
+  if (!module) fail({Kind::kModule}, "it exports no kernels");
+  if (module->abi != kAbi) fail({Kind::kModule}, "it was built for version %u of the emulator, this is %u", module->abi, kAbi);
+  if (launch.request.kernel >= module->kernel_count) {
+    fail({Kind::kModule}, "it has %u kernels, number %u was asked for", module->kernel_count, launch.request.kernel);
+  }
+  launch.kernel = module->kernels + launch.request.kernel;
+  return module;
+}
+
+static const char* kind_name(char kind) {
+  switch (kind) {
+    case 'f': return "floating-point";
+    case 'i': return "integer";
+    case 'h': return "__half";
+    case 'b': return "__nv_bfloat16";
+    case 'p': return "pointer";
+    default: return "structure";
+  }
+}
+
+// region: the argument's number. Text: what the kernel takes and what was given.
+[[noreturn]] static void bad_argument(size_t index, const char* wanted, uint32_t wanted_bytes, const char* given, size_t given_bytes) {
+  fail({Kind::kArgument, Access::kUnknown, static_cast<int32_t>(index)}, "the kernel takes a %s of %u bytes, given is a %s of %zu bytes",
+       wanted, wanted_bytes, given, given_bytes);
+}
+
+static bool elements_agree(const Parameter& p, char kind, size_t bytes) {
+  const bool any = p.pointee == 'v' || p.pointee == 's' || p.pointee == 'p' || (p.pointee == 'i' && p.pointee_bytes == 1);
+  return any || (p.pointee == kind && p.pointee_bytes == bytes);
+}
+
+static void check_argument(size_t index, const Parameter& p, const ArgumentRequest& a) {
+  if (a.buffer < 0) {
+    const bool same_kind = p.kind == a.kind || p.kind == 's' || a.kind == 's';
+    if (p.kind == 'p' || !same_kind || p.bytes != a.value.size()) {
+      bad_argument(index, kind_name(p.kind), p.bytes, kind_name(a.kind), a.value.size());
+    }
+    return;
+  }
+  const BufferRequest& buffer = launch.request.buffers[static_cast<size_t>(a.buffer)];
+  if (p.kind != 'p') bad_argument(index, kind_name(p.kind), p.bytes, "pointer", sizeof(void*));
+  if (!elements_agree(p, a.kind, buffer.item_bytes)) {
+    fail({Kind::kArgument, Access::kUnknown, static_cast<int32_t>(index)},
+         "the kernel takes a pointer to %s elements of %u bytes, given is an array of %s elements of %zu bytes",
+         kind_name(p.pointee), p.pointee_bytes, kind_name(a.kind), buffer.item_bytes);
+  }
+  if (a.is_output && p.constant) {
+    fail({Kind::kArgument, Access::kUnknown, static_cast<int32_t>(index)}, "it is an output, the kernel takes a pointer to constant elements");
+  }
+}
+
+static void prepare_arguments() {
+  Request& request = launch.request;
+  if (request.arguments.size() != launch.kernel->parameter_count) {
+    fail({Kind::kArgument}, "the kernel takes %u arguments, given are %zu", launch.kernel->parameter_count, request.arguments.size());
+  }
+  launch.arguments = static_cast<void**>(calloc(request.arguments.size() + 1, sizeof(void*)));
+  for (size_t i = 0; i < request.arguments.size(); ++i) {
+    ArgumentRequest& a = request.arguments[i];
+    check_argument(i, launch.kernel->parameters[i], a);
+    const void* source = a.value.data();
+    size_t bytes = a.value.size();
+    if (a.buffer >= 0) source = &request.buffers[static_cast<size_t>(a.buffer)].data, bytes = sizeof(void*);
+    void* slot = aligned_alloc(128, (bytes + 127) / 128 * 128);
+    memcpy(slot, source, bytes);
+    launch.arguments[i] = slot;
+  }
+}
+
+static void* work(void* module) {
+  watch_signals_of_this_thread();
+  start_worker();
+  map_shared(worker, static_cast<const Module*>(module));
+  for (;;) {
+    const uint64_t ordinal = launch.next++;
+    if (ordinal >= launch.request.block_count || ordinal > launch.stop_after) break;
+    run_block(ordinal);
+  }
+  worker_ends();
+}
+
+static uint64_t cpu_ns() {
+  timespec now;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1000000000u + static_cast<uint64_t>(now.tv_nsec);
+}
+
+static void run_workers(const Module* module) {
+  const uint64_t blocks = launch.request.block_count;
+  const unsigned workers = launch.request.workers < blocks ? launch.request.workers : static_cast<unsigned>(blocks);
+  for (unsigned i = 0; i < workers; ++i) {
+    pthread_t thread;
+    if (pthread_create(&thread, nullptr, work, const_cast<Module*>(module)) != 0) {
+      fail({Kind::kInternal}, "worker %u of %u cannot be started", i + 1, workers);
+    }
+  }
+  workers_wait(workers);
+}
+
+}  // namespace simt
+
+int main(int count, char** values) {
+  using namespace simt;
+  if (count > 3 && strcmp(values[1], "--supervise") == 0) return supervise(atoi(values[2]), values + 3);
+  if (count != 4) return 2;
+  die_with_parent(atoi(values[3]), SIGKILL);
+  const rlimit none{0, 0};
+  setrlimit(RLIMIT_CORE, &none);
+  void* page = mmap(nullptr, sizeof(Report), PROT_READ | PROT_WRITE, MAP_SHARED, atoi(values[2]), 0);
+  if (page == MAP_FAILED) return 2;
+  launch.report = static_cast<Report*>(page);
+  launch.report->version = kReportVersion;
+  watch_signals();
+  launch.request = read_request(atoi(values[1]));
+  map_buffers(launch.request);
+  const Module* module = load_module();
+  prepare_arguments();
+  const uint64_t before = cpu_ns();
+  run_workers(module);
+  Report& report = *launch.report;
+  report.cpu_ns = cpu_ns() - before;
+  report.switches = launch.switches;
+  if (report.state == State::kNothing) report.state = State::kFinished;
+  _exit(0);
+}

@@ -1,0 +1,175 @@
+// The launcher's internals: one Worker for each OS thread, which runs one block at a time, one fiber for each
+// CUDA thread of it that is suspended.
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+#include <atomic>
+#include <string>
+#include <vector>
+
+#include "report.h"
+#include "simt/abi.h"
+
+namespace simt {
+
+// A suspended computation; switch.cpp knows what it is.
+using Context = void*;
+
+struct Waiter {
+  Context context;
+  Thread* thread;
+};
+
+// Lanes on their way into one warp-wide operation.
+struct Meeting {
+  unsigned mask, arrived;
+  Combine combine;
+};
+
+struct Warp {
+  unsigned live;  // lanes that have not exited
+  unsigned meetings;
+  Meeting meeting[kWarpSize];
+  Waiter waiter[kWarpSize];
+  void* payload[kWarpSize];
+};
+
+struct Copy {
+  void* destination;
+  const void* source;
+  unsigned bytes, zero_bytes;
+  unsigned group;
+};
+
+// A thread's asynchronous copies in the order they were asked for; the first `done` have taken place.
+struct Copies {
+  Copy* items;
+  unsigned count, capacity, done, groups;
+};
+
+// Everything about the block at hand. Plain data in the OS thread's static storage: reached without a guard
+// or an indirection, zero at the start.
+struct Worker {
+  // Threads that can go on (a ring) and threads that wait at the block's barrier. Opening it swaps the two.
+  Waiter* ready;
+  Waiter* waiting;
+  uint64_t head, tail;
+  unsigned waiting_count;
+  unsigned live;           // threads of the block that have not exited
+  unsigned started, size;  // threads that have begun, threads of the block
+  int barrier_line;
+  unsigned predicates, last_predicates, last_arrived;
+  uint64_t block_epoch;
+  uint64_t switches;
+  uint64_t ordinal;
+  Context main;
+  Context idle[kMaxThreads];  // fibers whose thread has exited
+  unsigned idle_count;
+  unsigned fibers;
+  char* stacks;
+  Waiter queue[2][kMaxThreads];
+  uint16_t start_order[kMaxThreads];
+  uint64_t random;
+  Thread threads[kMaxThreads];
+  Warp warps[kMaxThreads / kWarpSize];
+  Copies* copies;
+  char* static_shared;
+  size_t static_shared_bytes;
+  char *dynamic_begin, *dynamic_end;  // of the pages that hold dynamic shared memory
+};
+
+extern __thread Worker worker __attribute__((tls_model("local-exec")));
+
+enum Order : unsigned { kForward = 0, kReverse = 1, kShuffled = 2 };
+
+struct BufferRequest {
+  int descriptor;
+  size_t map_bytes, offset, bytes, item_bytes;
+  bool writable;
+  char* data;
+};
+
+struct ArgumentRequest {
+  int buffer;  // or -1
+  char kind;   // of a scalar, or of a buffer's elements
+  bool is_output;
+  std::vector<unsigned char> value;
+};
+
+struct Request {
+  std::string module;
+  unsigned kernel = 0;
+  unsigned grid[3], block[3];
+  size_t dynamic_bytes = 0;
+  size_t stack_bytes = 0;
+  unsigned order = kForward;
+  uint64_t seed = 0;
+  unsigned workers = 1;
+  bool strict = false;
+  std::vector<BufferRequest> buffers;
+  std::vector<ArgumentRequest> arguments;
+  const uint64_t* blocks = nullptr;  // linear indices, or all of them
+  uint64_t block_count = 0;
+};
+
+struct Launch {
+  Request request;
+  Report* report;
+  const Kernel* kernel;
+  void** arguments;
+  std::atomic<uint64_t> next{0};
+  std::atomic<uint64_t> stop_after{~0ull};  // the first block that failed, so far
+  std::atomic<uint64_t> switches{0};
+};
+
+extern Launch launch;
+
+// request.cpp
+Request read_request(int descriptor);
+
+// switch.cpp: the fibers' stacks and the jump from one to another
+Context new_fiber(Worker& w);
+void run_threads();                 // until no thread of the block can go on
+void retire_fiber();                // suspends a fiber whose thread has exited
+bool in_stack_guard(const char* address);
+
+// block.cpp
+void start_worker();
+void run_block(uint64_t ordinal);
+[[noreturn]] void fiber_main();
+void* next_context(Worker& w);
+
+// warp.cpp
+void leave_warp(Worker& w, Thread* thread);
+
+// copy.cpp
+void finish_copies(Worker& w, Thread* thread);
+
+// memory.cpp
+void map_buffers(Request& request);
+void map_shared(Worker& w, const Module* module);
+void fill_shared(Worker& w);
+void check_dynamic_shared(Worker& w);
+int32_t locate(const char* address, int64_t* offset);
+
+// faults.cpp
+void watch_signals();
+void watch_signals_of_this_thread();
+struct Failure {
+  Kind kind;
+  Access access = Access::kUnknown;
+  int32_t region = kNowhere;
+  int64_t offset = 0;
+  int line = 0;
+};
+[[noreturn]] void fail(const Failure& failure);
+[[noreturn]] void fail(const Failure& failure, const char* format, ...) __attribute__((format(printf, 2, 3)));
+void note_hazard(int line, int other_line, unsigned exited);
+[[noreturn]] void worker_ends();
+void workers_wait(unsigned count);
+
+inline bool likely(bool condition) { return __builtin_expect(condition, true); }
+inline bool unlikely(bool condition) { return __builtin_expect(condition, false); }
+
+}  // namespace simt

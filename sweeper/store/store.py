@@ -1,0 +1,190 @@
+"""The store of a run: one SQLite file (write-ahead log, every commit synced to the disk), or a PostgreSQL
+database for several hosts.
+
+What `add` has returned survives a crash of the process, the machine and the power;
+several processes may add at once. CSV tables are exports of a store.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import sqlalchemy as sa
+
+from sweeper.errors import StorageError
+from sweeper.model import Point, Role, Trial
+from sweeper.record import decode, encode
+from sweeper.sqlite_file import MOUNTS, cut_off, prepare_folder, unfinished_write
+from sweeper.store import schema
+from sweeper.store.engine import address, server_engine, sqlite_engine, transaction
+from sweeper.store.errors import AlreadyStored, Place, corrupt
+from sweeper.store.lease import claim, release
+from sweeper.store.recovery import replace_damaged
+from sweeper.wire import WireError
+
+__all__ = ["Store"]
+
+
+class Store:
+    """The store at `where`: the path of a SQLite file, made if it is missing, or a database URL.
+
+    `busy_s` bounds the wait for another process's write; `pragmas` are further SQLite settings and
+    `mounts` the table of mounted file systems. `notes` says what was found amiss on opening and put
+    right. Raises StorageError where the store cannot be opened; a damaged one is never deleted.
+    """
+
+    def __init__(
+        self,
+        where: Path | str,
+        *,
+        busy_s: float = 30.0,
+        pragmas: Mapping[str, int | str] | None = None,
+        mounts: Path = MOUNTS,
+    ) -> None:
+        self.path, url = address(where)
+        self.notes: list[str] = []
+        self._claimed: list[str] = []
+        if self.path is not None:
+            self._place = Place(str(self.path))
+            prepare_folder(self.path.parent, mounts=mounts)
+            self._engine = sqlite_engine(self.path, busy_s=busy_s, pragmas=pragmas or {})
+            self._open_file(self.path)
+        else:
+            self._place = Place(url.render_as_string(hide_password=True), secret=url.password)
+            self._engine = server_engine(url)
+            schema.prepare(self._engine, self._place, check=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give back claimed studies and close all connections; a store may be closed twice."""
+        with contextlib.suppress(StorageError):
+            while self._claimed:
+                self.release(self._claimed[-1])
+        self._engine.dispose()
+
+    def add(self, trial: Trial) -> Trial:
+        """Store a finished trial; it is on the disk when this returns.
+
+        Raises StorageError where it cannot be written, and where the study has this number already.
+        """
+        key = trial.point.key
+        try:
+            with self._transaction() as connection:
+                row = {"params_key": key, **encode(trial), "row_end": schema.ROW_END}
+                connection.execute(sa.insert(schema.trials), row)
+                connection.execute(_attempts_of(sa.delete(schema.attempts), trial.context, key))
+        except AlreadyStored:
+            raise StorageError(
+                f"{self._place.label} holds trial {trial.number} of study {trial.study} already",
+                hint="another process works on this study, or a number was given twice",
+            ) from None
+        return trial
+
+    def find(self, context: str, params: Mapping[str, Any], role: Role = Role.CANDIDATE) -> Trial | None:
+        """The latest trial of this configuration in this context, whatever its status."""
+        t = schema.trials.c
+        query = (
+            sa.select(schema.trials)
+            .where(t.context == context, t.params_key == Point.of(params).key, t.role == role.value)
+            .order_by(t.id.desc())
+            .limit(1)
+        )
+        return next(iter(self._read(query)), None)
+
+    def trials(self, study: str | None = None) -> list[Trial]:
+        """All trials (of `study`), in the order they were stored."""
+        query = sa.select(schema.trials).order_by(schema.trials.c.id)
+        return self._read(query if study is None else query.where(schema.trials.c.study == study))
+
+    def studies(self) -> list[str]:
+        """The names of all studies that have a trial, in the order of their first."""
+        t = schema.trials.c
+        query = sa.select(t.study).group_by(t.study).order_by(sa.func.min(t.id))
+        with self._place.guard(), self._engine.connect() as connection:
+            return [str(name) for name in connection.scalars(query)]
+
+    def add_run(self, record: Mapping[str, Any]) -> None:
+        """Store a run's provenance under `record["id"]`; one of the same id is replaced."""
+        row = {"id": record["id"], "started": record["started"], "record": json.dumps(record, sort_keys=True)}
+        with self._transaction() as connection:
+            connection.execute(sa.delete(schema.runs).where(schema.runs.c.id == row["id"]))
+            connection.execute(sa.insert(schema.runs), row)
+
+    def runs(self) -> list[dict[str, Any]]:
+        """The provenance of every run, oldest first."""
+        query = sa.select(schema.runs.c.record).order_by(schema.runs.c.started, schema.runs.c.id)
+        with self._place.guard(), self._engine.connect() as connection:
+            return [json.loads(record) for record in connection.scalars(query)]
+
+    def start(self, context: str, params: Mapping[str, Any]) -> int:
+        """Note that this configuration is about to run, and how often it was begun and never finished.
+
+        A configuration that takes the machine down leaves no trial; this is how the next run knows.
+        """
+        key = Point.of(params).key
+        a = schema.attempts.c
+        with self._transaction() as connection:
+            before = connection.scalar(_attempts_of(sa.select(a["count"]), context, key))
+            if before is None:
+                row = {"context": context, "params_key": key, "count": 1}
+                connection.execute(sa.insert(schema.attempts), row)
+                return 0
+            more = sa.update(schema.attempts).values({"count": a["count"] + 1})
+            connection.execute(_attempts_of(more, context, key))
+            return int(before)
+
+    def claim(self, study: str) -> None:
+        """Work on `study` alone until `release` or `close`.
+
+        Raises StorageError that names the process which has it; a claim whose process is gone is taken over.
+        """
+        with self._transaction() as connection:
+            claim(connection, study, self._place.label)
+        self._claimed.append(study)
+
+    def release(self, study: str) -> None:
+        """Let others work on `study`."""
+        self._claimed.remove(study)
+        with self._transaction() as connection:
+            release(connection, study)
+
+    def _transaction(self) -> contextlib.AbstractContextManager[sa.Connection]:
+        return transaction(self._engine, self._place)
+
+    def _read(self, query: sa.Select[Any]) -> list[Trial]:
+        with self._place.guard(), self._engine.connect() as connection:
+            rows = connection.execute(query).mappings().all()
+        try:
+            return [decode(dict(row)) for row in rows]
+        except (WireError, ValueError, TypeError) as error:
+            raise corrupt(self._place.label, f"a row is no trial: {error}") from error
+
+    def _open_file(self, path: Path) -> None:
+        existed = path.exists() and path.stat().st_size > 0
+        if existed and unfinished_write(path):
+            self.notes.append(f"{path}: the last write was cut off; a trial not acknowledged by then is lost")
+        if existed and cut_off(path):
+            count, kept = replace_damaged(path)
+            self.notes.append(
+                f"{path}: the end of the file was cut off; {count} trials were recovered,"
+                f" and the damaged file is kept as {kept.name}"
+            )
+        try:
+            schema.prepare(self._engine, self._place, check=existed)
+        except BaseException:
+            self._engine.dispose()
+            raise
+
+
+def _attempts_of(statement: Any, context: str, params_key: str) -> Any:
+    a = schema.attempts.c
+    return statement.where(a.context == context, a.params_key == params_key)

@@ -1,0 +1,211 @@
+"""The loop: every asked configuration becomes one durable trial, in an order that the seed alone fixes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from specs import gemm_spec
+
+from sweeper.backend.base import Outcome
+from sweeper.device import DeviceIdentity, target
+from sweeper.errors import TrialFailed
+from sweeper.evaluate import Ticket
+from sweeper.geometry import implicit_constraints, launch_derived, scope_constants
+from sweeper.model import Build, Check, Point, Role, Stage, Status, TimeSource, Timing, Trial
+from sweeper.result_row import time_ms
+from sweeper.search import make
+from sweeper.space import Space, build_space
+from sweeper.tune import Study, Tally, tune
+
+DIMS = {"M": 512, "N": 512, "K": 512}
+SPEC = gemm_spec(params={"tile": (2, 4, 8, 16, 32)})
+RIGHT = Check(passed=True, checked=4, wrong=0, max_error=0.0, error_ratio=0.0, error_index=None)
+
+
+class FakeWorld:
+    """Answers at once: `answer` gives a time in ms, or a failure, for each point."""
+
+    backend = "fake"
+    compiler = "fake 1"
+    target = target("h200")
+    identity = DeviceIdentity(name="fake")
+
+    def __init__(self, answer: Callable[[Point], float | TrialFailed | None], *, measured: bool = True) -> None:
+        self.answer = answer
+        self.time_source = TimeSource.MEASURED if measured else TimeSource.PREDICTED
+        self.submitted: list[Point] = []
+        self.finished: list[Point] = []
+
+    def prepare(self, spec: Any, dims: Any, seed: int) -> None: ...
+
+    def submit(self, point: Point) -> Ticket:
+        self.submitted.append(point)
+        build: Future[Build] = Future()
+        build.set_result(Build("key", "fake", Path("kernel.cubin"), "matmul", "fake 1", registers=40, seconds=0.5))
+        return Ticket(point, build)
+
+    def finish(self, ticket: Ticket) -> Outcome:
+        self.finished.append(ticket.point)
+        answer = self.answer(ticket.point)
+        if isinstance(answer, TrialFailed):
+            raise answer
+        timing = None if answer is None else Timing((answer, answer, answer), "events", "cold")
+        return Outcome(check=RIGHT, build=ticket.build.result() if ticket.build else None, launch=None, timing=timing)
+
+    def baseline(self, library: str) -> Outcome:
+        return Outcome(check=RIGHT, build=None, launch=None, timing=Timing((0.5,), "events", "cold"), note=library)
+
+    def close(self) -> None: ...
+
+
+class Memory:
+    """A recorder that remembers, and answers from what it was given before."""
+
+    def __init__(self, earlier: list[Trial] | None = None) -> None:
+        self.earlier = {(t.role, t.point.key): t for t in earlier or []}
+        self.trials: list[Trial] = []
+
+    def find(self, params: Mapping[str, Any], role: Role) -> Trial | None:
+        return self.earlier.get((role, Point.of(params).key))
+
+    def add(self, trial: Trial) -> Trial:
+        self.trials.append(replace(trial, number=len(self.trials) + 1))
+        return self.trials[-1]
+
+
+class Ears:
+    def __init__(self, memory: Memory) -> None:
+        self.memory = memory
+        self.heard: list[Trial] = []
+
+    def finished(self, trial: Trial, *, reused: bool) -> None:
+        assert trial in self.memory.trials, "a trial is durable before anybody hears of it"
+        self.heard.append(trial)
+
+
+def study_of(world: FakeWorld) -> Study:
+    return Study(SPEC, DIMS, "small", 42, 2 * 512**3, 3 * 4 * 512**2, world, {"cache": "cold"})
+
+
+def space() -> Space:
+    limits = target("h200")
+    constants = scope_constants(SPEC, DIMS, limits)
+    return build_space(SPEC.params, implicit_constraints(limits), constants, launch_derived(SPEC))
+
+
+def by_tile(point: Point) -> float:
+    return 1.0 / int(point.params["tile"])
+
+
+def run(world: FakeWorld, memory: Memory | None = None, **options: Any) -> tuple[Tally, Memory]:
+    memory = memory or Memory()
+    chosen = {"budget": None, "lookahead": 2, **options}
+    strategy = make(chosen.pop("search", "grid"), space(), 0)
+    return tune(study_of(world), space(), strategy, memory, Ears(memory), **chosen), memory
+
+
+def test_every_configuration_is_measured_once_and_the_exhausted_space_ends_the_loop() -> None:
+    world = FakeWorld(by_tile)
+    tally, memory = run(world, budget=100)
+    assert [t.params["tile"] for t in memory.trials] == [2, 4, 8, 16, 32]
+    assert tally.asked == 5
+    assert tally.valid == 5
+    assert [time_ms(t) for t in memory.trials] == [0.5, 0.25, 0.125, 0.0625, 0.03125]
+
+
+def test_the_budget_counts_distinct_configurations() -> None:
+    tally, memory = run(FakeWorld(by_tile), budget=3)
+    assert tally.asked == len(memory.trials) == 3
+
+
+def test_builds_run_ahead_by_no_more_than_told() -> None:
+    ahead: list[int] = []
+    world = FakeWorld(by_tile)
+    world.answer = lambda point: ahead.append(len(world.submitted) - len(world.finished)) or by_tile(point)
+    run(world, lookahead=3)
+    assert max(ahead) == 2, "two more are building while the first is measured"
+
+
+def test_a_failed_configuration_is_a_row_with_its_reason_and_the_loop_goes_on() -> None:
+    failure = TrialFailed(Status.WRONG_RESULT, Stage.VERIFY, "3 of 4 elements are wrong", details={"check": RIGHT})
+    tally, memory = run(FakeWorld(lambda p: failure if p.params["tile"] == 8 else by_tile(p)))
+    failed = next(t for t in memory.trials if t.status is not Status.OK)
+    assert (failed.status, failed.stage, failed.reason) == (Status.WRONG_RESULT, Stage.VERIFY, failure.reason)
+    assert failed.params == {"tile": 8}
+    assert failed.check == RIGHT
+    assert failed.build is not None
+    assert time_ms(failed) is None
+    assert tally.valid == 4
+
+
+def test_fail_fast_stops_after_the_failure_was_recorded() -> None:
+    failure = TrialFailed(Status.CRASH, Stage.LAUNCH, "SIGSEGV")
+    _, memory = run(FakeWorld(lambda p: failure if p.params["tile"] == 4 else by_tile(p)), fail_fast=True)
+    assert [t.status for t in memory.trials] == [Status.OK, Status.CRASH]
+
+
+def test_what_was_measured_under_the_same_conditions_is_not_measured_again() -> None:
+    _, before = run(FakeWorld(by_tile), budget=2)
+    world = FakeWorld(by_tile)
+    tally, memory = run(world, Memory(before.trials))
+    assert tally.reused == 2
+    assert [p.params["tile"] for p in world.finished] == [8, 16, 32]
+    assert len(memory.trials) == 5
+
+
+@pytest.mark.parametrize("status", [Status.CRASH, Status.TIMEOUT, Status.OUT_OF_MEMORY, Status.UNSTABLE])
+def test_a_failure_that_may_have_been_the_machines_is_tried_again(status: Status) -> None:
+    _, before = run(FakeWorld(lambda p: TrialFailed(status, Stage.LAUNCH, "once")), budget=1)
+    world = FakeWorld(by_tile)
+    tally, _ = run(world, Memory(before.trials), budget=1)
+    assert tally.reused == 0
+    assert len(world.finished) == 1
+
+
+def test_the_library_is_a_row_beside_the_candidates() -> None:
+    tally, _ = run(FakeWorld(by_tile), baselines=("cublas",))
+    library = tally.trials[0]
+    assert library.role is Role.BASELINE
+    assert library.kernel == "cublas"
+    assert time_ms(library) == 0.5
+    assert tally.asked == 5, "a library does not use the budget"
+
+
+def test_predicted_rows_hold_nothing_that_a_clock_wrote() -> None:
+    _, memory = run(FakeWorld(lambda _: None, measured=False))
+    for trial in memory.trials:
+        assert trial.time_source is TimeSource.PREDICTED
+        assert trial.timing is None
+        assert trial.build_s is None
+        assert trial.measure_s is None
+        assert time_ms(trial) == trial.predicted_ms
+    _, measured = run(FakeWorld(by_tile))
+    assert all(t.build_s == 0.5 and t.measure_s is not None for t in measured.trials)
+
+
+def test_the_order_of_a_model_guided_search_depends_on_the_seed_alone() -> None:
+    orders = []
+    for _ in range(2):
+        _, memory = run(FakeWorld(by_tile), search="tpe", budget=4)
+        orders.append([t.params["tile"] for t in memory.trials])
+    assert orders[0] == orders[1]
+
+
+def test_the_context_follows_all_that_a_result_depends_on() -> None:
+    study = study_of(FakeWorld(by_tile))
+    assert study.context == study_of(FakeWorld(by_tile)).context
+    other = FakeWorld(by_tile)
+    other.compiler = "fake 2"
+    changed = [
+        replace(study, evaluator=other),
+        replace(study, dims={**DIMS, "K": 511}),
+        replace(study, seed=43),
+        replace(study, protocol={"cache": "warm"}),
+        replace(study, spec=replace(SPEC, digest="another source")),
+    ]
+    assert len({study.context, *(c.context for c in changed)}) == 6
