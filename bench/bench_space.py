@@ -148,6 +148,12 @@ def enormous_hierarchy() -> None:
     )
 
 
+def wide() -> None:
+    """A product of more than 10^12 points under two constraints that each involve every parameter."""
+    levels = {f"p{i}": tuple(2**k for k in range(11)) for i in range(12)}
+    _build(levels, [f"16 <= {' * '.join(levels)} <= 64", f"{' + '.join(levels)} < 24"], {})
+
+
 def _ask(space: Space) -> None:
     rng = np.random.default_rng(0)
     rows = space.sample(rng, 200)
@@ -168,7 +174,7 @@ def _ask(space: Space) -> None:
         print(f"      {name:<18} {1e3 * (time.perf_counter() - begin) / count:9.3f} ms")
 
 
-CASES = (clblast_gemm, tiles, loose, unconstrained, enormous, enormous_chain, enormous_hierarchy)
+CASES = (clblast_gemm, tiles, loose, unconstrained, enormous, enormous_chain, enormous_hierarchy, wide)
 
 
 def main(chosen: Sequence[str]) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweeper.command_line import Arguments, normalise
-from sweeper.errors import ConfigError, SweeperError
+from sweeper.errors import SweeperError
 from sweeper.jobs import Jobs
 from sweeper.paths import conf_dir
 
@@ -54,8 +54,7 @@ def _run(arguments: Arguments, given: Sequence[str]) -> int:
     try:
         job()
     except SystemExit as stop:
-        # Hydra has said what is wrong with the configuration, and ends with 1 where it means usage.
-        jobs.ended(0 if stop.code in (None, 0) else ConfigError.exit_code)
+        jobs.stopped(stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 1)
     except KeyboardInterrupt:
         jobs.ended(_INTERRUPTED)
     finally:

@@ -30,8 +30,10 @@ from sweeper.syntax import (
 
 __all__ = ["Interval", "interval_of", "may_hold"]
 
-_ROUNDING: Final = 1e-12
-"""Relative slack for the rounding of an expression's few hundred operations at most."""
+_EXACT_FLOAT: Final = 2.0**53
+_ROUNDING: Final = 2.0**-40
+"""Relative slack for what float64 rounds: integers beyond 2^53, powers and logarithms. Other operations
+round as the evaluation itself does, and rounding keeps the order of the ends."""
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
@@ -55,7 +57,7 @@ def interval_of(values: npt.NDArray[Any] | Sequence[Value], *, each: bool = Fals
         return _ANYTHING
     numbers = array.astype(np.float64)
     low, high = (numbers, numbers) if each else (numbers.min(), numbers.max())
-    return Interval(np.asarray(low), np.asarray(high), array.dtype.kind != "f")
+    return _sound(low, high, whole=array.dtype.kind != "f")
 
 
 def may_hold(
@@ -110,8 +112,12 @@ class _Bounds:
         return _logic("and", links)
 
 
-def _sound(low: Any, high: Any, *, whole: bool = False) -> Interval:
-    """Bounds whose undefined ends (∞ − ∞, 0 · ∞) are unbounded."""
+def _sound(low: Any, high: Any, *, whole: bool = False, rounded: bool = False) -> Interval:
+    """Bounds widened by what float64 may have rounded; undefined ends (∞ − ∞, 0 · ∞) are unbounded."""
+    widen_low = rounded | (np.abs(low) > _EXACT_FLOAT)
+    widen_high = rounded | (np.abs(high) > _EXACT_FLOAT)
+    low = np.where(widen_low, low - np.abs(low) * _ROUNDING, low)
+    high = np.where(widen_high, high + np.abs(high) * _ROUNDING, high)
     return Interval(np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high), whole)
 
 
@@ -176,21 +182,23 @@ def _power(base: Interval, exponent: Interval, *, whole: bool) -> Interval:
     """Bounds where the power grows with both; elsewhere none."""
     grows = (base.low >= 1) & (exponent.low >= 0)
     low = np.where(grows, np.power(base.low, exponent.low), -np.inf)
-    return _sound(low, np.where(grows, np.power(base.high, exponent.high), np.inf), whole=whole)
+    high = np.where(grows, np.power(base.high, exponent.high), np.inf)
+    return _sound(low, high, whole=whole, rounded=True)
 
 
 def _compare(op: str, left: Interval, right: Interval) -> Interval:
-    if op in (">", ">="):
-        return _compare("<" if op == ">" else "<=", right, left)
-    # Infinite ends make undefined slack, which must not decide anything: hence the negations.
-    if op in ("<", "<="):
-        return _condition(_surely_below(left.high, right.low), ~_surely_below(right.high, left.low))
-    apart = _surely_below(left.high, right.low) | _surely_below(right.high, left.low)
+    match op:
+        case "<":
+            return _condition(left.high < right.low, left.low < right.high)
+        case "<=":
+            return _condition(left.high <= right.low, left.low <= right.high)
+        case ">":
+            return _compare("<", right, left)
+        case ">=":
+            return _compare("<=", right, left)
+    apart = (left.high < right.low) | (right.high < left.low)
+    # Equal ends may still be different integers beyond 2^53, so that equality is never certain.
     return _condition(False, ~apart) if op == "==" else _condition(apart, True)
-
-
-def _surely_below(a: Floats, b: Floats) -> Any:
-    return a < b - _ROUNDING * (np.abs(a) + np.abs(b))
 
 
 def _logic(op: str, operands: Sequence[Interval]) -> Interval:
@@ -230,4 +238,5 @@ def _call(function: str, arguments: Sequence[Interval]) -> Interval:
         ends = np.abs(first.low), np.abs(first.high)
         spans_zero = (first.low <= 0) & (first.high >= 0)
         return Interval(np.where(spans_zero, 0.0, np.minimum(*ends)), np.maximum(*ends), first.whole)
-    return _sound(np.where(first.low > 0, np.log2(first.low), -np.inf), np.log2(first.high))
+    low = np.where(first.low > 0, np.log2(first.low), -np.inf)
+    return _sound(low, np.log2(first.high), rounded=True)

@@ -90,7 +90,8 @@ class Feasibility:
             chosen = indices.get(position)
             values = self.values[position] if chosen is None else self.values[position][chosen]
             intervals[self.names[position]] = interval_of(values, each=chosen is not None)
-        return may_hold(rule.condition.tree, intervals, self._definitions)
+        possible = may_hold(rule.condition.tree, intervals, self._definitions)
+        return np.broadcast_to(possible, len(next(iter(indices.values()))))
 
     def table(self, rule: Rule) -> Array:
         """`holds` for every combination of the levels of the rule's own parameters, an axis for each.

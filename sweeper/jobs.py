@@ -6,6 +6,7 @@ A job that fails says so and ends with a code; the others run.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -18,6 +19,7 @@ from sweeper import terminal
 from sweeper.command_line import Arguments
 from sweeper.config import Config, validate
 from sweeper.errors import ConfigError, SweeperError
+from sweeper.model import TimeSource
 from sweeper.paths import conf_dir, kernels_dir
 from sweeper.yaml_lint import lint
 
@@ -39,6 +41,8 @@ class Jobs:
         self._store: Store | None = None
         self._flat_kernels: dict[str, Path] = {}
         self._exit_code = 0
+        self._said: set[str] = set()
+        self._began = False
 
     def register(self) -> None:
         """Tell Hydra of one-off shapes, and of kernels that lie directly in a `--config-dir`."""
@@ -72,6 +76,7 @@ class Jobs:
         from omegaconf import OmegaConf
         from omegaconf.errors import OmegaConfBaseException
 
+        self._began = True
         started = datetime.now(UTC)
         facts: dict[str, Any] = {}
         resolved: Any = {}
@@ -93,13 +98,29 @@ class Jobs:
 
     def _job(self, config: Config) -> tuple[int, dict[str, Any]]:
         from sweeper import session
+
+        job = session.Job(
+            config,
+            self._kernel_path(),
+            self._open_store,
+            self._arguments.folder.parent,
+            brief=self._arguments.multirun,
+        )
+        return session.run(job, self._out, self._say_once)
+
+    def _open_store(self) -> Store:
         from sweeper.store import Store
 
-        path = self._kernel_path()
-        if self._store is None and not config.dry_run:
+        if self._store is None:
             self._store = Store(self._arguments.folder / "study.db")
-        job = session.Job(config, path, self._store, self._arguments.folder.parent)
-        return session.run(job, self._out)
+            for note in self._store.notes:
+                self._say_once(note)
+        return self._store
+
+    def _say_once(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            self._out.print(text)
 
     def _kernel_path(self) -> Path:
         """The YAML file that the job's kernel came from, linted where it is the user's own."""
@@ -134,14 +155,24 @@ class Jobs:
         """Note how a job ended: the gravest end is the command's."""
         self._exit_code = max(self._exit_code, code)
 
+    def stopped(self, code: int) -> None:
+        """Hydra ended with `code`: its own word on the command line, or an error that is no one's word."""
+        self.ended(SweeperError.exit_code if code and self._began else ConfigError.exit_code if code else 0)
+
     def close(self) -> int:
         """Export the tables, say where they are, and give the command's exit code."""
         if self._store is None:
+            with contextlib.suppress(OSError):
+                self._arguments.folder.rmdir()
             return self._exit_code
-        try:
-            from sweeper.export_folder import export_folder
+        from sweeper.export_folder import export_folder
 
-            export_folder(self._store, self._arguments.folder)
+        try:
+            table = export_folder(self._store, self._arguments.folder)
+            if self._arguments.multirun:
+                self._out.print(terminal.merged_table(table))
+            if (table["time_source"] == TimeSource.PREDICTED.value).any():
+                self._out.print("times are predicted; the results were proved right on this machine's CPU")
         except SweeperError as error:
             self.ended(error.exit_code)
             print(f"error: {error}", file=sys.stderr)  # noqa: T201

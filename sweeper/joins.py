@@ -3,8 +3,9 @@
 Parameters that share a rule form a component; components are independent, so that each is joined on
 its own and only the results are multiplied. Within a component every rule with few enough combinations
 is a table, and its projection onto the parameters joined so far prunes before the rule is complete; a
-rule with too many is bounded over the levels of the parameters not joined yet. Rows are extended block by block, depth first, so that memory stays bounded however large an
-intermediate result is; the product itself is never built.
+rule with too many is bounded over the levels of the parameters that are not joined yet. Rows are extended
+block by block, depth first, so that memory stays bounded however large an intermediate result is; the
+product itself is never built.
 """
 
 from __future__ import annotations

@@ -77,7 +77,8 @@ class MixedRadix:
         for position in reversed(range(len(self.counts))):
             word, count = self.word[position], self.counts[position]
             quotient = rest[word] // count
-            indices[:, position] = rest[word] - quotient * count
+            # A digit is below its count, so that the narrower type holds it.
+            np.subtract(rest[word], quotient * count, out=indices[:, position], casting="unsafe")
             rest[word] = quotient
 
     def sort(self, codes: Array) -> Array:

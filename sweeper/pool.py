@@ -12,6 +12,7 @@ from typing import Any, NoReturn, Self
 
 from sweeper import errors
 from sweeper.backend.base import MeasureProtocol, Outcome
+from sweeper.deadlines import Deadlines
 from sweeper.device import DeviceIdentity, Target
 from sweeper.errors import SetupError, SweeperError, TrialFailed, WorkerError
 from sweeper.model import Build, Check, KernelSpec, Launch, Point, Stage, Status
@@ -31,30 +32,6 @@ _ERRORS = {
     for name, kind in vars(errors).items()
     if isinstance(kind, type) and issubclass(kind, SweeperError) and kind is not TrialFailed
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Deadlines:
-    """Seconds that a worker may take; a device's own work is bounded by the protocol's deadline.
-
-    `host_bytes_per_s` and `host_flops_per_s` are what the slowest host manages at comparing arrays and
-    at float64 references; the time they give is added.
-    """
-
-    open_s: float = 60.0
-    prepare_s: float = 120.0
-    slack_s: float = 5.0
-    backoff_s: float = 0.2
-    host_bytes_per_s: float = 5e7
-    host_flops_per_s: float = 1e9
-
-    def prepare(self, problem: Problem) -> float:
-        work = (problem.flops or 0) / self.host_flops_per_s
-        return self.prepare_s + work + problem.total_bytes / self.host_bytes_per_s
-
-    def measure(self, problem: Problem | None, protocol: MeasureProtocol) -> float:
-        nbytes = problem.total_bytes if problem else 0
-        return protocol.deadline_s + self.slack_s + nbytes / self.host_bytes_per_s
 
 
 @dataclass(frozen=True, slots=True)

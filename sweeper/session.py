@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeper import kernel, terminal
+from sweeper.build.options import option_warnings
 from sweeper.config import Config
 from sweeper.device import Target, target
-from sweeper.errors import NoValidConfiguration
+from sweeper.errors import NoValidConfiguration, TrialFailed
 from sweeper.evaluate import make_evaluator
+from sweeper.geometry import implicit_constraints, launch_derived, scope_constants, why_unsupported
 from sweeper.model import KernelSpec, Point, Role, Stage, Status, Trial
 from sweeper.problem import resolve
-from sweeper.resources import (
-    implicit_constraints,
-    launch_derived,
-    resources,
-    scope_constants,
-    why_unsupported,
-)
+from sweeper.resources import resources
 from sweeper.search import make
 from sweeper.space import Space, build_space
 from sweeper.store import Store, other_stores
@@ -39,12 +35,17 @@ _DEFAULT_SHAPE = "small"
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job's inputs. `runs_root` holds the folders of earlier runs, whose rows may be reused."""
+    """A job's inputs. `runs_root` holds the folders of earlier runs, whose rows may be reused.
+
+    `open_store` gives the command's store, made when the first job gets that far; `brief` jobs, one of
+    several, say a line instead of a table.
+    """
 
     config: Config
     kernel_path: Path
-    store: Store
+    open_store: Callable[[], Store]
     runs_root: Path
+    brief: bool = False
 
 
 def problem_dims(spec: KernelSpec, config: Config) -> tuple[dict[str, int], str]:
@@ -56,18 +57,20 @@ def problem_dims(spec: KernelSpec, config: Config) -> tuple[dict[str, int], str]
     return dims, config.shape.name or (_DEFAULT_SHAPE if untouched else sizes)
 
 
-def run(job: Job, out: Console) -> tuple[int, dict[str, Any]]:
+def run(job: Job, out: Console, say_once: Callable[[str], None]) -> tuple[int, dict[str, Any]]:
     """Do the job. Gives its exit code (0, or 1 where no configuration was valid) and its provenance.
 
     Raises ConfigError, SetupError and StorageError; what was measured before that is in the store.
     """
     config = job.config
     spec = kernel.load(config.kernel, job.kernel_path)
+    for warning in option_warnings(spec.options):
+        say_once(f"warning: {spec.name}: {warning}")
     dims, shape = problem_dims(spec, config)
     if config.dry_run:
         return _plan(spec, dims, shape, target(config.backend.target), out), {}
     began = time.monotonic()
-    with closing(make_evaluator(config, out.print)) as evaluator:
+    with closing(make_evaluator(config, say_once)) as evaluator:
         problem = resolve(spec, dims, spec.default_point, seed=config.seed)
         study = Study(
             spec=spec,
@@ -80,18 +83,18 @@ def run(job: Job, out: Console) -> tuple[int, dict[str, Any]]:
             protocol=asdict(config.measure),
         )
         recorder = _Recorder(job, study)
-        facts = _facts(study)
         try:
             space = feasible_space(spec, dims, evaluator.target)
+            evaluator.prepare(spec, dims, config.seed)
         except NoValidConfiguration as error:
-            recorder.add(_infeasible(study, str(error)))
-            out.print(f"{spec.name} at {shape}: no valid configuration: {error}", style="bold red")
-            return NoValidConfiguration.exit_code, facts
-        _announce(study, space, out)
-        evaluator.prepare(spec, dims, config.seed)
+            return _nothing(study, recorder, Status.INFEASIBLE, Stage.SPACE, str(error), out)
+        except TrialFailed as failure:
+            return _nothing(study, recorder, failure.status, failure.stage, failure.reason, out)
+        if not job.brief:
+            _announce(study, space, out)
         tally = _search(job, study, space, recorder, out)
-    _show(study, space, tally, time.monotonic() - began, out)
-    return (0 if _valid(tally) else NoValidConfiguration.exit_code), facts
+    _show(job, study, space, tally, time.monotonic() - began, out)
+    return (0 if tally.valid else NoValidConfiguration.exit_code), _facts(study)
 
 
 def feasible_space(spec: KernelSpec, dims: Mapping[str, int], limits: Target) -> Space:
@@ -137,12 +140,12 @@ class _Recorder:
     """
 
     def __init__(self, job: Job, study: Study) -> None:
-        self._store = job.store
+        self._store = job.open_store()
         self._study = study
-        known = job.store.trials(study.name)
+        known = self._store.trials(study.name)
         self._own = {(t.role, t.point.key): t for t in known} if job.config.resume else {}
         self._earlier = (
-            other_stores(job.runs_root, study.context, besides=job.store) if job.config.resume else []
+            other_stores(job.runs_root, study.context, besides=self._store) if job.config.resume else []
         )
         self._next = max([0, *(t.number for t in known)]) + 1
         self._next_baseline = min([1, *(t.number for t in known)]) - 1
@@ -163,29 +166,33 @@ class _Recorder:
         return self._store.add(replace(trial, study=self._study.name, number=number))
 
 
-def _infeasible(study: Study, reason: str) -> Trial:
-    """The row of a job whose space is empty."""
-    return Trial(
-        study=study.name,
-        number=1,
-        context=study.context,
-        kernel=study.spec.name,
-        dtype=study.spec.dtype.name,
-        shape=study.shape,
-        dims=dict(study.dims),
-        params=study.spec.default_point.params,
-        status=Status.INFEASIBLE,
-        stage=Stage.SPACE,
-        reason=reason,
-        backend=study.evaluator.backend,
-        device=study.evaluator.identity.name,
-        kernel_digest=study.spec.digest,
-        seed=study.seed,
+def _nothing(
+    study: Study, recorder: _Recorder, status: Status, stage: Stage, reason: str, out: Console
+) -> tuple[int, dict[str, Any]]:
+    """The end of a job that could ask nothing: one row says why."""
+    recorder.add(
+        Trial(
+            study=study.name,
+            number=0,
+            context=study.context,
+            kernel=study.spec.name,
+            dtype=study.spec.dtype.name,
+            shape=study.shape,
+            dims=dict(study.dims),
+            params=study.spec.default_point.params,
+            status=status,
+            stage=stage,
+            reason=reason,
+            backend=study.evaluator.backend,
+            device=study.evaluator.identity.name,
+            device_uuid=study.evaluator.identity.uuid,
+            driver=study.evaluator.identity.driver,
+            kernel_digest=study.spec.digest,
+            seed=study.seed,
+        )
     )
-
-
-def _valid(tally: Tally) -> bool:
-    return any(t.status is Status.OK and t.role is Role.CANDIDATE for t in tally.trials)
+    out.print(f"{study.spec.name} {study.shape}: no valid configuration: {reason}")
+    return NoValidConfiguration.exit_code, _facts(study)
 
 
 def _facts(study: Study) -> dict[str, Any]:
@@ -205,11 +212,10 @@ def _facts(study: Study) -> dict[str, Any]:
 
 
 def _announce(study: Study, space: Space, out: Console) -> None:
-    world = study.evaluator
     dims = " ".join(f"{k}={v}" for k, v in study.dims.items())
     out.print(
-        f"{study.spec.name} ({study.spec.dtype.name}) at {study.shape}: {dims};"
-        f" {len(space)} feasible of {space.product_size} configurations; {world.identity.name}, {world.compiler}"
+        f"{study.spec.name} ({study.spec.dtype.name}) at {study.shape}: {dims}; {len(space)} feasible of"
+        f" {space.product_size} configurations on {study.evaluator.identity.name}"
     )
 
 
@@ -224,21 +230,20 @@ def _plan(spec: KernelSpec, dims: Mapping[str, int], shape: str, limits: Target,
     for row in range(min(len(space), 20_000)):
         point = space.point(row)
         figures = resources(spec, point, dims, limits, flops=problem.flops, bytes=problem.bytes)
-        rows.append((figures.predicted_ms, row, point))
+        if figures.predicted_ms is not None:
+            rows.append((figures.predicted_ms, row, point))
     for value, _, point in sorted(rows)[:10]:
         out.print(f"  {terminal.format_ms(value):>10} predicted  {point}")
     return 0
 
 
-def _show(study: Study, space: Space, tally: Tally, seconds: float, out: Console) -> None:
+def _show(job: Job, study: Study, space: Space, tally: Tally, seconds: float, out: Console) -> None:
     from sweeper.ranking import failure_lines
     from sweeper.table import frame
 
-    table = frame(tally.trials)
-    out.print(terminal.results_table(table))
-    if study.evaluator.backend == "emulator":
-        limits = study.evaluator.target.name
-        out.print(f"times are predicted for {limits}; the results were proved right on this machine's CPU")
-    out.print(terminal.summary_sentence(tally, len(space), seconds))
-    for line in failure_lines(table):
+    title = f"{study.spec.name} {study.shape}: " if job.brief else ""
+    if not job.brief:
+        out.print(terminal.results_table(frame(tally.trials)))
+    out.print(title + terminal.summary_sentence(tally, len(space), seconds))
+    for line in failure_lines(frame(tally.trials)):
         out.print(f"  {line}")

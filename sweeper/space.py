@@ -120,7 +120,7 @@ class Space:
         distance = np.zeros(len(self))
         for position, count in enumerate(self._radix.counts):
             steps = np.abs(np.arange(count) - wanted[position]) / max(1, count - 1)
-            distance += steps.take(self.indices[:, position])
+            distance += steps[self.indices[:, position]]
         if exclude is not None:
             distance[exclude] = math.inf
         row = int(distance.argmin())

@@ -19,9 +19,11 @@ if TYPE_CHECKING:
     from rich.progress import Progress
     from rich.table import Table
 
-__all__ = ["LiveProgress", "console", "format_ms", "results_table", "summary_sentence"]
+__all__ = ["LiveProgress", "console", "format_ms", "merged_table", "results_table", "summary_sentence"]
 
 _SHOWN_ROWS = 10
+_SHOWN_OF_EACH = 4
+_FIGURES = ("± %", "GFLOP/s", "% lib", "% roof", "regs", "shared")
 _PLAIN_INTERVAL_S = 2.0
 
 
@@ -100,19 +102,37 @@ def format_ms(value: float) -> str:
 
 
 def results_table(table: pd.DataFrame) -> Table:
-    """The best configurations of a results table, and the library's row among them where there is one."""
+    """The best configurations of one study, and the library's row among them where there is one."""
+    rows = rankable(table).sort_values(["time_ms", "trial"], kind="stable").reset_index(drop=True)
+    rows.insert(0, "rank", rows.index + 1)
+    return _table(rows[(rows["rank"] <= _SHOWN_ROWS) | (rows["role"] == Role.BASELINE.value)])
+
+
+def merged_table(table: pd.DataFrame) -> Table:
+    """The best few of every kernel at every shape, shape by shape, fastest first; `rank` counts all of a shape."""
+    rows = rankable(table).sort_values(["dtype", "shape", "time_ms"], kind="stable").reset_index(drop=True)
+    rows.insert(0, "rank", rows.groupby(["dtype", "shape"]).cumcount() + 1)
+    return _table(
+        rows[rows.groupby(["dtype", "shape", "kernel"]).cumcount() < _SHOWN_OF_EACH], "shape", "kernel"
+    )
+
+
+def _table(rows: pd.DataFrame, *named: str) -> Table:
+    """`rows` for people; columns that hold nothing are left out."""
+    import pandas as pd
     from rich.table import Table
 
-    rows = rankable(table).sort_values(["time_ms", "trial"], kind="stable").reset_index(drop=True)
     predicted = (rows["time_source"] == TimeSource.PREDICTED.value).any()
-    shown = rows[(rows.index < _SHOWN_ROWS) | (rows["role"] == Role.BASELINE.value)]
+    cells = [_cells(row) for _, row in rows.iterrows()]
+    titles = ["rank", "configuration", "predicted" if predicted else "time", *_FIGURES]
+    shown = [i for i, _ in enumerate(titles) if any(c[i] for c in cells)] if cells else range(3)
     out = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("rank", "configuration"):
+    for name in named:
         out.add_column(name)
-    for name in ("predicted" if predicted else "time", "± %", "GFLOP/s", "% lib", "% roof", "regs", "shared"):
-        out.add_column(name, justify="right")
-    for place, row in shown.iterrows():
-        out.add_row(str(int(str(place)) + 1), *_cells(row))
+    for i in shown:
+        out.add_column(titles[i], justify="left" if i == 1 else "right")
+    for (_, row), cell in zip(rows.iterrows(), cells, strict=True):
+        out.add_row(*("" if pd.isna(row[n]) else str(row[n]) for n in named), *(cell[i] for i in shown))
     return out
 
 
@@ -125,6 +145,7 @@ def _cells(row: pd.Series) -> list[str]:
     point = Point.of(json.loads(row["params"]))
     width = row["time_high_ms"] - row["time_low_ms"]
     return [
+        str(row["rank"]),
         row["kernel"] if row["role"] == Role.BASELINE.value else str(point),
         format_ms(row["time_ms"]),
         "" if pd.isna(width) else f"{50 * width / row['time_ms']:.2g}",
@@ -137,11 +158,15 @@ def _cells(row: pd.Series) -> list[str]:
 
 
 def summary_sentence(tally: Tally, space_size: int, seconds: float) -> str:
-    """What was done: how many configurations of how many, how many were reused, how many are valid."""
+    """What was done and found: how many configurations of how many, reused, valid, and the best."""
     candidates = [t for t in tally.trials if t.role is Role.CANDIDATE]
-    valid = sum(t.status is Status.OK for t in candidates)
     reused = f", {tally.reused} of them reused from earlier runs" if tally.reused else ""
-    return (
-        f"{len(candidates)} of {space_size} configurations{reused}; {valid} proved right"
-        f" and {len(candidates) - valid} failed, in {seconds:.1f} s"
+    text = (
+        f"{len(candidates)} of {space_size} configurations{reused}; {tally.valid} proved right"
+        f" and {len(candidates) - tally.valid} failed, in {seconds:.1f} s"
     )
+    timed = [(value, i) for i, t in enumerate(candidates) if (value := time_ms(t)) is not None]
+    if not timed:
+        return text
+    value, place = min(timed)
+    return f"{text}; best {format_ms(value)} with {candidates[place].point}"

@@ -7,6 +7,7 @@ A finished configuration is in the store before the sampler or the user hears of
 
 from __future__ import annotations
 
+import json
 import time
 from collections import deque
 from collections.abc import Mapping
@@ -39,6 +40,10 @@ __all__ = ["Listener", "Recorder", "Study", "Tally", "tune"]
 _REPEATABLE = {Status.OK, Status.INFEASIBLE, Status.BUILD_ERROR, Status.LAUNCH_ERROR, Status.WRONG_RESULT}
 
 
+# The keys of a description that say which points there are, not what a point does.
+_SPACE_KEYS = {"params", "default", "constraints", "description"}
+
+
 @dataclass(frozen=True, slots=True)
 class Study:
     """One kernel at one shape on one device: what every trial of it shares."""
@@ -54,11 +59,17 @@ class Study:
 
     @property
     def context(self) -> str:
-        """Digest of everything but the point that a result depends on."""
+        """Digest of everything but the point that a result depends on.
+
+        Which points may be asked is no part of it: a level added later leaves earlier trials valid.
+        """
         spec, world = self.spec, self.evaluator
+        predicted = world.time_source is TimeSource.PREDICTED
+        left_out = _SPACE_KEYS if predicted else _SPACE_KEYS | {"model"}
+        description = {k: v for k, v in json.loads(spec.node_json or "{}").items() if k not in left_out}
         return digest(
             {
-                "kernel": [spec.digest, spec.node_json, spec.dtype.name],
+                "kernel": [spec.digest, description, spec.dtype.name],
                 "dims": dict(self.dims),
                 "seed": self.seed,
                 "backend": world.backend,
@@ -107,7 +118,8 @@ class Tally:
 
     @property
     def valid(self) -> int:
-        return sum(t.status is Status.OK for t in self.trials)
+        """How many candidates may rank."""
+        return sum(t.status is Status.OK and t.role is Role.CANDIDATE for t in self.trials)
 
 
 def tune(

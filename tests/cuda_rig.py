@@ -15,7 +15,7 @@ from cubins import Figures, cubin
 from fake_pycuda import Behaviour, FakeDriver, Memory
 from specs import gemm_spec
 
-from sweeper.backend import cuda_device
+from sweeper.backend import cuda_identity
 from sweeper.backend.base import MeasureProtocol, Outcome
 from sweeper.backend.cuda import CudaBackend
 from sweeper.errors import TrialFailed
@@ -110,5 +110,5 @@ class Rig:
 def make_rig(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Rig:
     # The lock of a device lies in the system's temporary folder; tests run side by side.
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    monkeypatch.setattr(cuda_device, "_LINGER_S", 0.0)
+    monkeypatch.setattr(cuda_identity, "_LINGER_S", 0.0)
     return Rig(folder, monkeypatch)

@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -17,7 +18,7 @@ from fake_pycuda import Behaviour, FakeDriver, Lost, Refused
 from specs import gemm_spec, saxpy_spec
 
 from sweeper.arguments import ResolvedScalar
-from sweeper.backend import cuda_device
+from sweeper.backend import cuda_identity
 from sweeper.backend.cuda_memory import scalar_format
 from sweeper.dtypes import dtype
 from sweeper.errors import ConfigError, SetupError, TrialFailed
@@ -41,6 +42,30 @@ def test_limits_and_identity_are_the_devices_own(rig):
     assert (limits.sm_count, limits.cc, limits.clock_mhz) == (78, (9, 0), 1980)
     assert (identity.index, identity.pci_bus_id, identity.uuid) == (1, "0000:05:00.0", "GPU-of-0000:05:00.0")
     assert (identity.driver, identity.cuda_driver) == ("580.1", "13.1")
+
+
+class DriverLibrary:
+    """What `ctypes.CDLL` gives for libcuda, as far as it is asked for a UUID."""
+
+    result = 0
+
+    def cuDeviceGet(self, device: Any, index: int) -> int:  # noqa: N802 - the driver's own names
+        return self.result
+
+    def cuDeviceGetUuid_v2(self, raw: Any, device: Any) -> int:  # noqa: N802
+        raw[:] = list(range(16))
+        return 0
+
+
+def test_the_uuid_is_cudas_where_the_driver_tells_it(rig, monkeypatch):
+    monkeypatch.setattr(cuda_identity.ctypes, "CDLL", lambda name: DriverLibrary())
+    assert rig.backend().open(0, None)[1].uuid == "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"
+
+
+def test_the_uuid_is_nvmls_where_the_driver_does_not_tell_it(rig, monkeypatch):
+    monkeypatch.setattr(DriverLibrary, "result", 101)
+    monkeypatch.setattr(cuda_identity.ctypes, "CDLL", lambda name: DriverLibrary())
+    assert rig.backend().open(0, None)[1].uuid == "GPU-of-0000:04:00.0"
 
 
 def test_the_highest_clock_comes_from_nvml_where_it_is_known(rig):
@@ -91,7 +116,7 @@ def test_a_device_that_another_sweep_uses_is_refused_until_it_is_closed(rig):
 
 
 def test_a_process_that_lingers_after_its_death_is_waited_for(rig, monkeypatch):
-    monkeypatch.setattr(cuda_device, "_LINGER_S", 5.0)
+    monkeypatch.setattr(cuda_identity, "_LINGER_S", 5.0)
     rig.nvml = FakeNvml(NvmlReadings(processes=(4711,)), NvmlReadings(processes=()))
     rig.backend().open(0, None)
 

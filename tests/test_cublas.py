@@ -15,7 +15,7 @@ from cuda_rig import QUICK, Rig, make_rig
 from fake_pycuda import FakeDriver, Memory
 from specs import array, contraction, gemm_spec, launch, saxpy_spec, spec
 
-from sweeper.backend import cublas
+from sweeper.backend import cublas_api
 from sweeper.backend.cublas import Cublas, gemm_of
 from sweeper.errors import SetupError, TrialFailed
 from sweeper.model import KernelSpec, Status
@@ -126,7 +126,7 @@ def install_library(pretended: PretendedCublas, monkeypatch: pytest.MonkeyPatch)
             raise OSError(f"{path}: cannot open shared object file")
         return SharedLibrary(pretended)
 
-    monkeypatch.setattr(cublas.ctypes, "CDLL", load)
+    monkeypatch.setattr(cublas_api.ctypes, "CDLL", load)
 
 
 @pytest.fixture
@@ -221,7 +221,7 @@ def test_a_wrong_library_is_found_out_like_any_kernel(rig, library, monkeypatch)
 
 def test_no_library_is_a_set_up_error_with_the_way_to_get_it(rig, monkeypatch):
     monkeypatch.setitem(sys.modules, "nvmath.bindings.cublas", None)
-    monkeypatch.setattr(cublas, "_candidates", lambda: ["libcublas.so.99"])
+    monkeypatch.setattr(cublas_api, "_candidates", lambda: ["libcublas.so.99"])
     with pytest.raises(SetupError, match="cuBLAS was not found") as caught:
         Cublas(0)
     assert "nvidia-cublas" in caught.value.hint
@@ -251,7 +251,7 @@ def test_libraries_are_looked_for_in_packages_paths_and_toolkits(tmp_path, monke
     monkeypatch.setattr(sys, "path", [str(tmp_path / "site")])
     monkeypatch.setenv("LD_LIBRARY_PATH", f"{path}:")
     monkeypatch.setenv("CUDA_HOME", str(toolkit))
-    found = list(cublas._candidates())
+    found = list(cublas_api._candidates())
     assert found[:3] == [
         str(package / "libcublas.so.13"),
         str(path / "libcublas.so.12"),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from fake_worker import spec_in
 
-from sweeper import pool, process
+from sweeper import child, pool
 from sweeper.backend.base import MeasureProtocol
 from sweeper.config import MeasureConfig
 from sweeper.device import target
@@ -230,8 +230,8 @@ def test_a_worker_that_cannot_be_killed_makes_the_device_sick(worker, spec, monk
     prepared(worker, spec)
     worker._child.reap_s = 0.2
     with monkeypatch.context() as patch:
-        patch.setattr(process.os, "killpg", lambda *_: None)
-        patch.setitem(process.Child.close.__kwdefaults__, "grace_s", 0.1)
+        patch.setattr(child.os, "killpg", lambda *_: None)
+        patch.setitem(child.Child.close.__kwdefaults__, "grace_s", 0.1)
         with pytest.raises(SetupError, match="device 0 is sick"):
             measure(worker, "hang", deadline_s=0.3)
         with pytest.raises(SetupError, match="sick"):

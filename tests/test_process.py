@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from sweeper import process
+from sweeper import child as child_module
+from sweeper import serving
 from sweeper.errors import SetupError
 from sweeper.process import Child, ChildDied, ChildTimeout, ChildUnkillable, StopServing, serve
 
@@ -263,7 +264,7 @@ def test_interrupting_a_request_kills_the_child(start, monkeypatch):
 def test_a_child_that_survives_sigkill_is_reported(start, monkeypatch):
     child = start(reap_s=0.2)
     with monkeypatch.context() as patch:
-        patch.setattr(process.os, "killpg", lambda *_: None)
+        patch.setattr(child_module.os, "killpg", lambda *_: None)
         with pytest.raises(ChildUnkillable, match="still there"):
             child.request({"op": "sleep", "seconds": 600}, deadline_s=0.3)
     child.kill()
@@ -274,7 +275,7 @@ def test_a_system_without_processes_left_is_a_set_up_error(monkeypatch):
     def refuse(*_: object, **__: object) -> None:
         raise BlockingIOError("Resource temporarily unavailable")
 
-    monkeypatch.setattr(process.subprocess, "Popen", refuse)
+    monkeypatch.setattr(child_module.subprocess, "Popen", refuse)
     before = open_fds()
     with pytest.raises(SetupError, match="cannot start"):
         Child("process_children").start()
@@ -285,7 +286,7 @@ def test_a_system_without_processes_left_is_a_set_up_error(monkeypatch):
 def test_a_child_and_its_grandchildren_end_with_a_killed_parent(doing):
     parent = subprocess.Popen(
         [sys.executable, "-m", "process_parent", doing],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([HERE, process._PACKAGE_PARENT])},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([HERE, child_module._PACKAGE_PARENT])},
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -328,7 +329,7 @@ def served(requests: str) -> Iterator[Callable[[Callable[..., object]], list[dic
     os.close(request_write)
 
     def answers(handler: Callable[..., object]) -> list[dict]:
-        process._answer(handler, request_read, reply_write)
+        serving._answer(handler, request_read, reply_write)
         os.close(reply_write)
         with os.fdopen(reply_read, closefd=False) as stream:
             return [json.loads(line) for line in stream]
@@ -357,5 +358,5 @@ def test_serving_ends_after_a_last_reply():
 
 
 def test_a_signal_without_a_name_is_shown_by_number():
-    assert process._signal_name(11) == "SIGSEGV"
-    assert process._signal_name(63) == "signal 63"
+    assert child_module._signal_name(11) == "SIGSEGV"
+    assert child_module._signal_name(63) == "signal 63"

@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from sweeper.backend.base import MeasureProtocol, Outcome
 from sweeper.backend.cublas import Cublas, gemm_of, neutral_environment
 from sweeper.backend.cuda_device import CudaDevice
+from sweeper.backend.cuda_kernel import LoadedKernel, load_kernel, plain_kernel
 from sweeper.backend.cuda_memory import Arguments, allocated_bytes
 from sweeper.backend.cuda_timing import Timer
 from sweeper.backend.cuda_verify import Launcher, Verification
 from sweeper.backend.reference_cache import ReferenceCache
-from sweeper.build.elf import CubinError, KernelImage, choose_kernel, read_kernels
 from sweeper.device import DeviceIdentity, Target
 from sweeper.errors import ConfigError, KernelError, SetupError, TrialFailed
-from sweeper.geometry import evaluate_launch, point_scope, why_not_launchable
-from sweeper.model import Build, Check, KernelSpec, Launch, Point, Stage, Status, Timing
+from sweeper.model import Build, Check, KernelSpec, Launch, Point, Stage, Timing
 from sweeper.nvml import Nvml, NvmlReadings, device_fault
 from sweeper.problem import Problem
 from sweeper.reference import ReferenceValues
 
 __all__ = ["CudaBackend"]
 
-_OPT_IN_BYTES = 48 * 1024
 _LIBRARIES = ("cublas",)
 
 
@@ -41,17 +38,6 @@ class _Prepared:
     arguments: Arguments
     timer: Timer
     reference: Mapping[str, ReferenceValues] | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Kernel:
-    """A loaded kernel; the module lives as long as the function does."""
-
-    module: Any
-    kernels: tuple[KernelImage, ...]
-    function: Any
-    build: Build
-    launch: Launch
 
 
 class CudaBackend:
@@ -130,10 +116,10 @@ class CudaBackend:
     def measure(self, point: Point, launch: Launch, build: Build, protocol: MeasureProtocol) -> Outcome:
         """Load, launch, verify and time one configuration. Raises TrialFailed, SetupError."""
         prepared = self._ready()
-        kernel = self._load(build, launch)
+        kernel = load_kernel(self._device, self._target, build, launch)
         if prepared.reference is None:
             prepared.reference = self._plain_reference(prepared, kernel, point)
-        run = self._launcher(kernel.function, kernel.launch)
+        run = kernel.launcher(prepared.arguments)
         check, timing, note = self._prove_and_time(prepared, run, protocol)
         return Outcome(check, kernel.build, kernel.launch, timing, note)
 
@@ -166,85 +152,19 @@ class CudaBackend:
             self._opened = None
         self._nvml.close()
 
-    def _load(self, build: Build, launch: Launch) -> _Kernel:
-        """The build's kernel, ready for `launch`. Raises TrialFailed where it cannot be loaded or launched."""
-        try:
-            image = build.artifact.read_bytes()
-        except OSError as error:
-            raise TrialFailed(Status.BUILD_ERROR, Stage.LOAD, f"the built kernel is gone: {error}") from None
-        drv = self._device.drv
-        with self._device.doing(Stage.LOAD):
-            module = drv.module_from_buffer(image)
-            kernels = _kernels(image)
-            function = self._function(module, build.entry, kernels)
-            known = drv.function_attribute
-            registers, local, shared, threads = (
-                int(function.get_attribute(attribute))
-                for attribute in (
-                    known.NUM_REGS,
-                    known.LOCAL_SIZE_BYTES,
-                    known.SHARED_SIZE_BYTES,
-                    known.MAX_THREADS_PER_BLOCK,
-                )
-            )
-        launch = replace(launch, static_shared_bytes=shared)
-        broken = why_not_launchable(launch, self._target, registers, kernel_max_threads=threads)
-        if broken:
-            details = {"registers": registers, "threads": launch.threads, "kernel_max_threads": threads}
-            raise TrialFailed(
-                Status.LAUNCH_ERROR, Stage.LAUNCH, broken, details={**details, "launch": launch}
-            )
-        with self._device.doing(Stage.LOAD):
-            if launch.shared_bytes + shared > _OPT_IN_BYTES:
-                function.set_attribute(known.MAX_DYNAMIC_SHARED_SIZE_BYTES, launch.shared_bytes)
-        build = replace(build, registers=registers, static_shared_bytes=shared, local_bytes=local)
-        return _Kernel(module, kernels, function, build, launch)
-
-    def _function(self, module: Any, entry: str, kernels: Sequence[KernelImage]) -> Any:
-        try:
-            return module.get_function(entry)
-        except self._device.drv.LogicError as error:
-            if "not found" not in str(error):
-                raise
-            held = ", ".join(kernel.readable for kernel in kernels) or "none"
-            raise TrialFailed(
-                Status.BUILD_ERROR,
-                Stage.LOAD,
-                f"no kernel {entry!r} in the build, whose kernels are: {held}",
-                details={"kernels": [kernel.symbol for kernel in kernels]},
-            ) from None
-
-    def _launcher(self, function: Any, launch: Launch) -> Launcher:
-        function.prepare(self._ready().arguments.letters)
-        stream, call = self._device.stream, function.prepared_async_call
-        grid, block, shared = launch.grid, launch.block, launch.shared_bytes
-
-        def run(arguments: Arguments) -> None:
-            call(grid, block, stream, *arguments.numbers, shared_size=shared)
-
-        return run
-
     def _plain_reference(
-        self, prepared: _Prepared, kernel: _Kernel, point: Point
+        self, prepared: _Prepared, kernel: LoadedKernel, point: Point
     ) -> Mapping[str, ReferenceValues]:
         """What the plain kernel of the same source computes, one thread a work item."""
-        spec = prepared.spec
-        name = spec.reference.text
-        if spec.reference.launch is None:
-            raise KernelError(f"{spec.name}: reference.launch is missing", hint="give its block and grid")
-        try:
-            symbol = choose_kernel(kernel.kernels, name, ()).symbol
-        except CubinError as error:
-            raise KernelError(f"{spec.name}: reference kernel: {error}", hint=error.hint) from None
-        scope = point_scope(spec, point, prepared.problem.dims, self._target)
-        launch = evaluate_launch(spec.reference.launch, scope, where=f"{spec.name}: reference")
+        spec, arguments = prepared.spec, prepared.arguments
         with self._device.doing(Stage.VERIFY):
-            run = self._launcher(kernel.module.get_function(symbol), launch)
-            prepared.arguments.reset()
-            run(prepared.arguments)
+            run = plain_kernel(kernel, spec, point, self._target, arguments)
+            arguments.reset()
+            run(arguments)
             self._device.synchronize()
-            results = prepared.arguments.outputs()
+            results = arguments.outputs()
         if not all(np.isfinite(data.astype(np.float64)).all() for data in results.values()):
+            name = spec.reference.text
             raise KernelError(f"{spec.name}: the reference kernel {name!r} gave values that are not finite")
         return prepared.problem.reference_from(results)
 
@@ -288,11 +208,3 @@ class CudaBackend:
             timing, readings = timer.measure(run, protocol)
         strangers = ", ".join(map(str, self._device.strangers(readings)))
         return timing, readings, f"timed while others used the GPU: process {strangers}" if strangers else ""
-
-
-def _kernels(image: bytes) -> tuple[KernelImage, ...]:
-    """What is in the image, for messages; nothing where only the driver can read it (PTX)."""
-    try:
-        return read_kernels(image)
-    except CubinError:
-        return ()

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import fcntl
 import gc
 import importlib
 import os
-import tempfile
-import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from sweeper.backend.cuda_identity import claim, device_uuid
 from sweeper.backend.cuda_ptx import CANARY, PTX
 from sweeper.device import DeviceIdentity, Target, from_query
 from sweeper.errors import SetupError, TrialFailed
@@ -25,8 +21,6 @@ from sweeper.nvml import Nvml, NvmlReadings
 __all__ = ["CudaDevice"]
 
 _CANARY_THREADS = 256
-# How long a process that has just been killed may still be listed on the device, and hold its lock.
-_LINGER_S = 5.0
 
 
 def _load_driver() -> Any:
@@ -55,7 +49,7 @@ class CudaDevice:
         self.nvml = nvml
         self._device = self._find(index)
         self.pci_bus_id = str(self._device.pci_bus_id())
-        self._lock = None if allow_shared else self._claim()
+        self._lock = None if allow_shared else claim(index, self.pci_bus_id, nvml)
         with self._starting():
             self._context = self._device.retain_primary_context()
             self._context.push()
@@ -71,34 +65,6 @@ class CudaDevice:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
-
-    def _claim(self) -> int | None:
-        """Hold the device alone among our own workers, and see that nobody else is on it.
-
-        Called before our own context is there: whoever is on the device is somebody else.
-        """
-        lock = _open_lock(f"sweeper-gpu-{self.pci_bus_id.replace(':', '-')}.lock")
-        end = time.monotonic() + _LINGER_S
-        while (user := self._user(lock)) and time.monotonic() < end:
-            time.sleep(0.1)
-        if not user:
-            return lock
-        if lock is not None:
-            os.close(lock)
-        raise SetupError(
-            f"device {self.index} ({self.pci_bus_id}) is in use by {user}: times would be worth nothing",
-            hint="wait until it is free, choose another device, or allow a shared one",
-        )
-
-    def _user(self, lock: int | None) -> str:
-        """Who else uses the device; empty where nobody does, and the lock is then held."""
-        try:
-            if lock is not None:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return "another sweep"
-        others = self.readings().processes or ()
-        return f"process {', '.join(map(str, others))}" if others else ""
 
     def readings(self) -> NvmlReadings:
         """What NVML says of the device now."""
@@ -160,7 +126,7 @@ class CudaDevice:
         version = int(self.drv.get_driver_version())
         return DeviceIdentity(
             name=str(self._device.name()),
-            uuid=_uuid(self.index) or self.nvml.uuid(self.pci_bus_id) or "",
+            uuid=device_uuid(self.index) or self.nvml.uuid(self.pci_bus_id) or "",
             pci_bus_id=self.pci_bus_id,
             driver=self.nvml.driver_version() or "",
             cuda_driver=f"{version // 1000}.{version % 1000 // 10}",
@@ -258,31 +224,7 @@ class CudaDevice:
             )
 
 
-def _open_lock(name: str) -> int | None:
-    """The lock's file, whoever made it; None where the system lets nobody have it."""
-    path = Path(tempfile.gettempdir()) / name
-    # First as it is: a file of somebody else's cannot be opened for creation in a shared folder.
-    for flags in (os.O_RDONLY, os.O_RDONLY | os.O_CREAT):
-        with contextlib.suppress(OSError):
-            return os.open(path, flags, 0o644)
-    return None
-
-
 def _cause(error: Exception) -> str:
     """PyCUDA says `cuStreamSynchronize failed: an illegal memory access was encountered`."""
     call, found, cause = str(error).partition(" failed: ")
     return f"{cause} ({call})" if found else str(error)
-
-
-def _uuid(index: int) -> str | None:
-    """The UUID of CUDA device `index`, which PyCUDA does not ask for; None if the driver does not say."""
-    try:
-        cuda = ctypes.CDLL("libcuda.so.1")
-        device, raw = ctypes.c_int(), (ctypes.c_ubyte * 16)()
-        ask = getattr(cuda, "cuDeviceGetUuid_v2", None) or cuda.cuDeviceGetUuid
-        if cuda.cuDeviceGet(ctypes.byref(device), index) or ask(raw, device):
-            return None
-    except (OSError, AttributeError):
-        return None
-    text = bytes(raw).hex()
-    return f"GPU-{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

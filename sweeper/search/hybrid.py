@@ -102,8 +102,6 @@ class _Codes:
             total += ratio[self._code(rows, first, second)]
         return total
 
-    def _code(
-        self, rows: npt.NDArray[np.int64], first: int, second: int | None
-    ) -> npt.NDArray[np.int64]:
+    def _code(self, rows: npt.NDArray[np.int64], first: int, second: int | None) -> npt.NDArray[np.int64]:
         code = self._indices[rows, first].astype(np.int64)
         return code if second is None else code * self._sizes[second] + self._indices[rows, second]
