@@ -65,7 +65,7 @@ class ChildUnkillable(ChildError):
 
 
 class Child:
-    """One `python -m module` and the parent's end of its channel. Not shared between threads."""
+    """One `python -m module` and the parent's end of its channel. Not safe for threads, but for `end_group`."""
 
     def __init__(
         self,
@@ -166,14 +166,23 @@ class Child:
             self._wait(self._process, grace_s)
         self.kill()
 
+    def end_group(self) -> None:
+        """Send SIGKILL to the whole group; a request that waits meanwhile raises ChildDied.
+
+        The one method that another thread may call.
+        """
+        process = self._process
+        if process is not None:
+            # Not yet waited for, so the leader's id, and with it the group's, cannot be anybody else's.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
     def kill(self) -> None:
         """End the whole group now and free its pipes. Raises ChildUnkillable if it will not end."""
         process = self._process
         if process is None:
             return
-        # Not yet waited for, so the leader's id, and with it the group's, cannot be anybody else's.
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        self.end_group()
         try:
             process.wait(self.reap_s)
         except subprocess.TimeoutExpired:

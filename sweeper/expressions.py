@@ -13,6 +13,7 @@ true division, and `ceil`, `floor` or `int` directly around it are exact on inte
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -52,10 +53,14 @@ def parse(text: Value, *, where: str = "expression") -> Expression:
 
     Raises ExpressionError naming the text, the place and the offending piece.
     """
-    if isinstance(text, int | float) and not abs(text) <= MAX_MAGNITUDE:
-        raise ExpressionError(f"{where}: the number is not finite, or does not fit 64 bits")
-    if isinstance(text, bool | int | float):
-        text = float.__repr__(text) if isinstance(text, float) else repr(text)
+    if isinstance(text, float):
+        if not math.isfinite(text):
+            raise ExpressionError(f"{where}: {text} is not a number to compute with")
+        text = float.__repr__(text)
+    elif isinstance(text, int):
+        if abs(text) > MAX_MAGNITUDE:
+            raise ExpressionError(f"{where}: the number does not fit 64 bits")
+        text = repr(text)
     if not isinstance(text, str):
         raise ExpressionError(f"{where}: expected an expression or a number, got {type(text).__name__}")
     stripped = " ".join(text.splitlines()).strip() if len(text) <= 10_000 else text

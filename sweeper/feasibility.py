@@ -101,7 +101,7 @@ class Feasibility:
         shape = tuple(self.counts[position] for position in rule.positions)
         flat, faults = self._decide(rule.condition, rule.positions, list(_grid(shape)))
         if (faults == FaultKind.TYPE).all():
-            shown = rule.condition.explain(self.scope(dict.fromkeys(rule.positions, 0)))
+            shown = self.explain(rule, dict.fromkeys(rule.positions, 0))
             raise ExpressionError(f"constraint {rule.constraint.text!r} has no value at any level: {shown}")
         return flat.reshape(shape)
 
@@ -127,12 +127,13 @@ class Feasibility:
         for rule in self.rules:
             columns = [np.array([indices[position]]) for position in rule.positions]
             if not self.holds(rule, columns)[0]:
-                return self.explain(rule, indices)
+                return self.explain(rule, dict(enumerate(indices)))
         return None
 
-    def explain(self, rule: Rule, indices: Sequence[int]) -> str:
+    def explain(self, rule: Rule, indices: Mapping[int, int]) -> str:
+        """The numbers of `rule` where the parameters at the given positions have these level indices."""
         try:
-            return rule.condition.explain(self.scope(dict(enumerate(indices))))
+            return rule.condition.explain(self.scope(indices))
         except ExpressionError as error:
             return f"{error.message}, in {rule.condition.text!r}"
 

@@ -137,8 +137,11 @@ class DeviceWorker:
                 self._own_scratch.cleanup()
 
     def kill(self) -> None:
-        """End the worker's whole group at once, whatever it is doing."""
-        self._child.kill()
+        """End the worker's whole group at once, whatever it is doing; another thread may ask for it.
+
+        A call that waits meanwhile fails as after a crash, and the next one finds a successor.
+        """
+        self._child.end_group()
 
     def __enter__(self) -> Self:
         return self
@@ -227,7 +230,8 @@ class DeviceWorker:
             failure = _failure(reply["failed"])
             if failure.details.get("sticky"):
                 self._child.kill()
-                failure.details |= {"output": self._child.output[-_SHOWN_OUTPUT:], "restarts": self.restarts}
+                output = _shown_output(self._child.output)
+                failure.details |= {"output": output, "restarts": self.restarts}
             raise failure
         error = reply["error"]
         kind = _ERRORS.get(error["type"], WorkerError)
@@ -244,7 +248,7 @@ class DeviceWorker:
         return TrialFailed(Status.CRASH, stage, reason, details=details)
 
     def _what_happened(self, error: ChildError) -> Message:
-        return {"output": error.output[-_SHOWN_OUTPUT:], "restarts": self.restarts}
+        return {"output": _shown_output(error.output), "restarts": self.restarts}
 
     def _sick(self, error: ChildUnkillable) -> SetupError:
         return SetupError(f"device {self.device} is sick: {error.message}", hint=error.hint)
@@ -268,4 +272,10 @@ def _last_words(output: str) -> str:
 
 def _shown(error: SweeperError) -> str:
     output = error.output if isinstance(error, ChildError) else ""
-    return f"{error.message}\n{output[-_SHOWN_OUTPUT:]}".strip()
+    return f"{error.message}\n{_shown_output(output)}".strip()
+
+
+def _shown_output(output: str) -> str:
+    """The end of what was printed, without the list of libraries that a dump of Python's stacks ends with."""
+    lines = [line for line in output.splitlines() if not line.startswith("Extension modules:")]
+    return "\n".join(lines)[-_SHOWN_OUTPUT:]

@@ -47,9 +47,16 @@ def serve(handler: Callable[[Message], Message]) -> None:
     for fd in (request_fd, reply_fd):
         os.set_inheritable(fd, False)
     faulthandler.enable()
-    if os.fork() == 0:
+    guard = os.fork()
+    if guard == 0:
         _guard(request_fd)
-    _answer(handler, request_fd, reply_fd)
+    told = _answer(handler, request_fd, reply_fd)
+    if told:
+        os.kill(guard, signal.SIGKILL)
+    # Whoever would inherit the guard need not wait for it. Where the parent is gone, it ends us here.
+    os.waitpid(guard, 0)
+    if not told:
+        os.killpg(0, signal.SIGKILL)
 
 
 def _guard(request_fd: int) -> NoReturn:
@@ -71,7 +78,8 @@ def _guard(request_fd: int) -> NoReturn:
         os._exit(0)
 
 
-def _answer(handler: Callable[[Message], Message], request_fd: int, reply_fd: int) -> None:
+def _answer(handler: Callable[[Message], Message], request_fd: int, reply_fd: int) -> bool:
+    """Answer until told to end (True) or until the parent is gone (False)."""
     buffer = bytearray()
     while chunk := os.read(request_fd, _CHUNK_BYTES):
         buffer += chunk
@@ -80,7 +88,7 @@ def _answer(handler: Callable[[Message], Message], request_fd: int, reply_fd: in
         body = json.loads(buffer)
         buffer.clear()
         if "request" not in body:
-            return
+            return True
         try:
             reply, last = handler(body["request"]), False
         except StopServing as stop:
@@ -90,4 +98,5 @@ def _answer(handler: Callable[[Message], Message], request_fd: int, reply_fd: in
         while pending:
             pending = pending[os.write(reply_fd, pending) :]
         if last:
-            return
+            return True
+    return False

@@ -176,7 +176,7 @@ def build_space(
     for rule in feasibility.rules:
         if not rule.positions and not feasibility.holds(rule, [])[0]:
             raise NoValidConfiguration(
-                f"no configuration satisfies the constraints: {feasibility.explain(rule, ())}",
+                f"no configuration satisfies the constraints: {feasibility.explain(rule, {})}",
                 hint="no parameter can change that: change the problem, the target or the constraint",
             )
     radix = MixedRadix.of(feasibility.counts)

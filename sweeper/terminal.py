@@ -152,7 +152,7 @@ def _cells(row: pd.Series) -> list[str]:
         cell("gflops", ",.0f"),
         cell("percent_of_library", ".1f"),
         cell("percent_of_roofline", ".1f"),
-        cell("registers", "d"),
+        cell("registers", ".0f"),
         "" if pd.isna(row["shared_bytes"]) else f"{row['shared_bytes'] / 1024:.3g} KB",
     ]
 

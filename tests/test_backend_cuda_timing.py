@@ -48,6 +48,19 @@ def test_a_cold_batch_is_no_larger_than_the_memory_allows(rig):
     assert timing.method == "events×2"
 
 
+def test_copies_for_which_there_is_no_memory_after_all_are_done_without(rig):
+    rig.prepared()
+    allocate, granted = rig.driver.mem_alloc, iter(range(4))
+
+    def scarce(nbytes):
+        if next(granted, None) is None:
+            raise rig.driver.MemoryError("cuMemAlloc failed: out of memory")
+        return allocate(nbytes)
+
+    rig.driver.mem_alloc = scarce
+    assert rig.measure(Behaviour(product, time_ms=0.01)).timing.method == "events×2"
+
+
 def test_no_warm_up_still_means_one_launch_before_the_first_sample(rig):
     behaviour = Behaviour(product, time_ms=0.5)
     protocol = replace(QUICK, warmup_ms=0.0, min_samples=1, max_samples=1, verify_launches=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from pathlib import Path
 
 import pytest
@@ -259,8 +260,9 @@ def test_scratch_files_of_its_own_are_removed():
 
 def test_a_killed_worker_is_gone_at_once(worker, spec):
     prepared(worker, spec)
-    worker.kill()
-    assert not worker._child.alive
+    threading.Timer(0.2, worker.kill).start()
+    failure = fail(worker, "hang", deadline_s=60)
+    assert (failure.status, failure.details["signal"]) == (Status.CRASH, "SIGKILL")
     assert measure(worker, "right").check.passed
 
 
@@ -298,3 +300,4 @@ def test_the_last_words_are_those_meant_for_a_reader():
     output = "the driver gave up\ncurrent: measure {}\n\nFatal Python error: Segmentation fault\n  File x\n"
     assert pool._last_words(output) == "the driver gave up"
     assert pool._last_words("current: open {}\n") == ""
+    assert pool._shown_output("last words\nExtension modules: numpy, a, b") == "last words"

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -261,6 +262,14 @@ def test_interrupting_a_request_kills_the_child(start, monkeypatch):
     assert not child.alive
 
 
+def test_another_thread_can_end_a_child_that_is_waited_for(start):
+    child = start()
+    child.request({"op": "echo"}, deadline_s=30)
+    threading.Timer(0.2, child.end_group).start()
+    with pytest.raises(ChildDied, match="SIGKILL"):
+        child.request({"op": "sleep", "seconds": 600}, deadline_s=60)
+
+
 def test_a_child_that_survives_sigkill_is_reported(start, monkeypatch):
     child = start(reap_s=0.2)
     with monkeypatch.context() as patch:
@@ -355,6 +364,45 @@ def test_serving_ends_after_a_last_reply():
 
     with served('{"id":"a","request":{}}\n') as answers:
         assert answers(last) == [{"id": "a", "reply": {"last": True}}]
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """The system calls that would end processes: noted, not made."""
+    made: list[tuple[object, ...]] = []
+    ending = ("kill", "killpg", "waitpid", "dup2", "closerange")
+    noted = {name: lambda *args, name=name: made.append((name, *args)) for name in ending}
+    system = types.SimpleNamespace(**(vars(os) | noted | {"fork": lambda: 4711, "_exit": sys.exit}))
+    monkeypatch.setattr(serving, "os", system)
+    monkeypatch.setattr(serving.faulthandler, "enable", lambda: None)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("requests", "expected"),
+    [
+        (b'{"close":true}\n', [("kill", 4711, signal.SIGKILL), ("waitpid", 4711, 0)]),
+        (b"", [("waitpid", 4711, 0), ("killpg", 0, signal.SIGKILL)]),
+    ],
+    ids=["told to end", "parent gone"],
+)
+def test_a_server_ends_its_guard_or_all_of_its_group(calls, monkeypatch, requests, expected):
+    request_read, request_write = os.pipe()
+    os.write(request_write, requests)
+    os.close(request_write)
+    monkeypatch.setenv("SWEEPER_CHANNEL", f"{request_read},{request_read}")
+    serve(lambda message: message)
+    os.close(request_read)
+    assert calls == expected
+
+
+def test_the_guard_waits_for_the_parents_end_and_then_ends_the_group(calls):
+    request_read, request_write = os.pipe()
+    threading.Timer(0.1, os.close, [request_write]).start()
+    with pytest.raises(SystemExit):
+        serving._guard(request_read)
+    os.close(request_read)
+    assert calls[-1] == ("killpg", 0, signal.SIGKILL)
 
 
 def test_a_signal_without_a_name_is_shown_by_number():

@@ -18,6 +18,7 @@ from contract.search_contract import SearchContract, bowl, drive, register_tiled
 from sweeper.errors import ConfigError, SetupError  # noqa: E402
 from sweeper.search import REGISTRY, make  # noqa: E402
 from sweeper.search.base import Strategy  # noqa: E402
+from sweeper.search.gaussian_process import Metric, Posterior, fitted  # noqa: E402
 from sweeper.search.random import Shuffle  # noqa: E402
 from sweeper.space import Space  # noqa: E402
 
@@ -44,6 +45,10 @@ class TestGrid(Named):
 
 class TestRandom(Named):
     name = "random"
+
+
+class TestBayes(Named):
+    name = "bayes"
 
 
 class TestTpe(Named):
@@ -85,6 +90,7 @@ def test_an_unknown_name_is_refused_with_the_nearest_and_all_names() -> None:
         ("tpe", {"candidates": 2.5}, "candidates = 2.5"),
         ("tpe", {"candidates": True}, "candidates = True"),
         ("nsgaii", {"startup": 1}, "at least 2"),
+        ("bayes", {"startup": 0}, "startup = 0"),
         ("qmc", {"sequence": "sobl"}, "'sobl' is none of sobol, halton"),
     ],
 )
@@ -168,7 +174,8 @@ def test_two_hundred_trials_of_tpe_are_two_hundred_configurations() -> None:
     assert len(set(drive(space, make("tpe", space, 0), 200))) == 200
 
 
-def test_tpe_finds_a_better_point_than_random_search_does() -> None:
+@pytest.mark.parametrize("name", ["tpe", "bayes"])
+def test_a_model_guided_search_finds_a_better_point_than_random_search_does(name: str) -> None:
     space = space_of(a=list(range(8)), b=list(range(8)), c=list(range(8)), d=list(range(8)))
 
     def found(name: str) -> float:
@@ -177,10 +184,10 @@ def test_tpe_finds_a_better_point_than_random_search_does() -> None:
         ]
         return float(np.median(bests))
 
-    assert found("tpe") < found("random")
+    assert found(name) < found("random")
 
 
-@pytest.mark.parametrize("name", ["tpe", "tpe_univariate", "nsgaii"])
+@pytest.mark.parametrize("name", ["tpe", "tpe_univariate", "nsgaii", "bayes"])
 def test_what_a_batch_gives_does_not_depend_on_how_it_is_cut(name: str) -> None:
     space = register_tiled()
     whole, pieces = make(name, space, 5), make(name, space, 5)
@@ -220,16 +227,18 @@ def failures_and_best(name: str, seed: int) -> tuple[int, float]:
     return values.count(None), min(v for v in values if v is not None)
 
 
-def test_tpe_learns_to_keep_away_from_configurations_that_fail() -> None:
-    outcomes = [failures_and_best("tpe", seed) for seed in range(6)]
+@pytest.mark.parametrize("name", ["tpe", "bayes"])
+def test_configurations_that_fail_teach_a_search_to_keep_away_from_them(name: str) -> None:
+    outcomes = [failures_and_best(name, seed) for seed in range(6)]
     by_chance = [failures_and_best("random", seed) for seed in range(6)]
     assert sum(n for n, _ in outcomes) < 0.6 * sum(n for n, _ in by_chance)
     assert sum(best for _, best in outcomes) < sum(best for _, best in by_chance)
 
 
-def test_a_thousand_failures_in_a_row_do_not_stop_the_search() -> None:
-    space = space_of(**{name: list(range(10)) for name in "abcd"})
-    strategy = make("tpe", space, 0)
+@pytest.mark.parametrize("name", ["tpe", "nsgaii", "bayes"])
+def test_a_thousand_failures_in_a_row_do_not_stop_the_search(name: str) -> None:
+    space = space_of(**{letter: list(range(10)) for letter in "abcd"})
+    strategy = make(name, space, 0)
     for _ in range(1000):
         strategy.tell(strategy.ask(1)[0], None)
     (row,) = strategy.ask(1)
@@ -242,3 +251,99 @@ def test_optuna_says_nothing_on_standard_error(capfd: pytest.CaptureFixture[str]
     drive(space, make("tpe", space), 15)
     drive(space, make("nsgaii", space), 15)
     assert capfd.readouterr() == ("", "")
+
+
+# The model of the Bayesian search
+
+
+def test_the_growing_posterior_is_that_of_the_formula() -> None:
+    space = space_of(a=list(range(7)), b=["x", "y", "z"], c=[1, 2, 4])
+    metric = Metric([7, 3, 3], [True, False, True], np.array([0.5, 2.0, 1.0]))
+    rows, targets = [3, 40, 17, 60, 5], np.array([0.5, -1.0, 2.0, 0.0, 1.0])
+    posterior = Posterior(metric, space.indices)
+    for row in rows:
+        posterior.observe(space.indices[row])
+    mean, _ = posterior.mean(targets)
+
+    def covariance(left: Any, right: Any) -> Any:
+        return np.array([metric.covariance(left, point) for point in right]).T
+
+    seen = space.indices[rows]
+    inverse = np.linalg.inv(covariance(seen, seen) + 0.01 * np.eye(5))
+    cross = covariance(space.indices, seen)
+    assert np.allclose(mean, cross @ inverse @ targets, atol=1e-4)
+    assert np.allclose(posterior.variance, 1 - np.sum(cross @ inverse * cross, axis=1), atol=1e-4)
+
+
+def test_a_point_that_is_being_measured_does_not_move_the_mean_but_settles_its_surroundings() -> None:
+    space = space_of(a=list(range(20)))
+    posterior = Posterior(Metric([20], [True]), space.indices)
+    for row in (2, 15):
+        posterior.observe(space.indices[row])
+    before, _ = posterior.mean(np.array([1.0, -1.0]))
+    variance = posterior.variance.copy()
+    posterior.observe(space.indices[8])
+    after, _ = posterior.mean(np.array([1.0, -1.0, np.nan]))
+    assert np.allclose(before, after, atol=1e-5)
+    assert posterior.variance[8] < 0.1 * variance[8]
+
+
+def test_the_fitted_scales_tell_which_parameter_matters() -> None:
+    space = space_of(a=list(range(10)), b=list(range(10)))
+    rows = np.random.default_rng(0).choice(100, 40, replace=False)
+    points = space.indices[rows]
+    targets = np.sin(points[:, 0] * 0.9)
+    fit = fitted(Metric([10, 10], [True, True]), points, targets)
+    assert fit.scales[0] < 0.5 * fit.scales[1]
+
+
+def test_times_that_are_all_equal_or_not_positive_are_searched_too() -> None:
+    space = space_of(a=list(range(8)), b=list(range(8)))
+    for value in (1.0, 0.0, -3.0):
+        strategy = make("bayes", space, 0)
+        rows = []
+        for _ in range(30):
+            (row,) = strategy.ask(1)
+            rows.append(row)
+            strategy.tell(row, value)
+        assert len(set(rows)) == 30
+
+
+def test_a_space_too_large_to_model_whole_is_searched_around_its_best_points() -> None:
+    space = space_of(**{letter: list(range(20)) for letter in "abcd"})
+    assert len(space) == 160_000
+    bests = {
+        name: min(bowl(space, row) for row in drive(space, make(name, space, 0), 60, ahead=4))
+        for name in ("bayes", "random")
+    }
+    assert bests["bayes"] < bests["random"] / 2
+
+
+def test_many_stored_trials_are_thinned_and_the_search_goes_on() -> None:
+    space = space_of(**{letter: list(range(8)) for letter in "abcd"})
+    strategy = make("bayes", space, 0)
+    for row in range(0, 4000, 2):
+        strategy.tell(row, bowl(space, row))
+    asked = drive(space, strategy, 10)
+    assert min(bowl(space, row) for row in asked) <= min(bowl(space, row) for row in range(0, 4000, 2))
+
+
+def test_rows_told_from_elsewhere_in_the_middle_of_a_search_are_learned_and_not_asked() -> None:
+    space = space_of(a=list(range(10)), b=list(range(10)))
+    strategy = make("bayes", space, 0)
+    first = drive(space, strategy, 20)
+    others = [row for row in range(100) if row not in first][:30]
+    for row in others:
+        strategy.tell(row, bowl(space, row))
+    assert not set(drive(space, strategy, 30)) & set(others)
+
+
+def test_when_every_candidate_was_asked_the_rest_of_a_large_space_comes_at_random(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from sweeper.search import bayes
+
+    monkeypatch.setattr(bayes, "_MAX_CANDIDATES", 5)
+    monkeypatch.setattr(bayes, "_CENTRES", 1)
+    space = space_of(a=list(range(6)), b=list(range(6)))
+    assert sorted(drive(space, make("bayes", space, 0), 40)) == list(range(36))

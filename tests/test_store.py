@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -229,15 +230,27 @@ def test_a_locked_store_can_still_be_opened_and_read(tmp_path: Path) -> None:
         assert len(second.trials()) == 5
 
 
-def test_a_new_store_that_another_process_holds_is_reported(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["EXCLUSIVE", "IMMEDIATE"])
+def test_a_new_store_that_another_process_holds_is_reported(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "study.db"
     connection = sqlite3.connect(path, isolation_level=None)
-    connection.execute("BEGIN EXCLUSIVE")
+    connection.execute(f"BEGIN {kind}")
     began = time.monotonic()
     with pytest.raises(StorageError, match="locked"):
         Store(path, busy_s=0.1)
     assert time.monotonic() - began < 10
     connection.close()
+
+
+def test_a_new_store_that_another_process_is_making_is_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "study.db"
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    connection.execute("BEGIN IMMEDIATE")
+    end = threading.Timer(0.2, connection.close)
+    end.start()
+    with Store(path, busy_s=20.0) as store:
+        store.add(trial(1))
+    end.join()
 
 
 ADD_FIFTY = """
@@ -319,6 +332,41 @@ def test_a_claim_of_another_machine_holds_until_it_is_old(tmp_path: Path) -> Non
         store.claim("s")
 
 
+def test_storing_trials_keeps_a_claim_alive_on_other_machines(tmp_path: Path) -> None:
+    path = tmp_path / "study.db"
+    with Store(path) as store:
+        store.claim("s")
+        connection = sqlite3.connect(path)
+        connection.execute("UPDATE studies SET seen = 0, host = 'elsewhere'")
+        connection.commit()
+        store.add(trial(1, study="s"))
+        assert connection.execute("SELECT seen FROM studies").fetchone()[0] > time.time() - 60
+        connection.close()
+
+
+def test_a_process_of_another_user_holds_its_claim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(pid: int, signal: int) -> None:
+        raise PermissionError
+
+    child = run_python(HOLD, tmp_path / "study.db")
+    assert child.stdout is not None
+    try:
+        assert child.stdout.readline() == "claimed\n"
+        monkeypatch.setattr(os, "kill", refuse)
+        with Store(tmp_path / "study.db") as store, pytest.raises(StorageError, match="is open in process"):
+            store.claim("s")
+    finally:
+        monkeypatch.undo()
+        child.kill()
+        child.wait()
+
+
+def test_a_claim_of_a_process_that_was_never_there_is_taken_over(tmp_path: Path) -> None:
+    altered_claim(tmp_path / "study.db", owner="x:1:1", pid=2**22 + 1)
+    with Store(tmp_path / "study.db") as store:
+        store.claim("s")
+
+
 # Crashes, torn files and full disks
 
 ADD_FOR_EVER = """
@@ -383,6 +431,16 @@ def test_a_shared_memory_file_cut_off_is_made_again(tmp_path: Path, cut: int) ->
     assert numbers(path) == [1, 2, 3, 4, 5, 6]
 
 
+def test_a_log_that_was_begun_anew_after_a_checkpoint_is_whole(tmp_path: Path) -> None:
+    with Store(tmp_path / "live" / "study.db", pragmas={"wal_autocheckpoint": 20}) as store:
+        for number in range(1, 16):
+            store.add(trial(number))
+        path = shutil.copytree(tmp_path / "live", tmp_path / "crashed") / "study.db"
+    with Store(path) as store:
+        assert store.notes == []
+        assert len(store.trials()) == 15
+
+
 def test_a_whole_store_has_no_notes(tmp_path: Path) -> None:
     path = crashed_copy(tmp_path)
     with Store(path) as store:
@@ -441,12 +499,21 @@ def test_a_recovery_overwrites_nothing_and_says_when_there_is_nothing(
     assert main([]) == 2
 
 
-def test_rows_that_are_no_trials_are_left_behind_by_a_recovery(tmp_path: Path) -> None:
+def test_rows_that_are_not_whole_are_left_behind_by_a_recovery(tmp_path: Path) -> None:
     path = filled(tmp_path / "study.db")
+    runs = [{"id": name, "started": name} for name in "ab"]
+    with Store(path) as store:
+        for run in runs:
+            store.add_run(run)
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE trials SET timing = 'nonsense' WHERE id = 2")
+        connection.execute("UPDATE trials SET row_end = '' WHERE id = 3")
+        connection.execute("UPDATE runs SET record = '{' WHERE id = 'a'")
     connection.close()
-    assert recover(path, tmp_path / "new.db") == 4
+    assert recover(path, tmp_path / "new.db") == 3
+    with Store(tmp_path / "new.db") as store:
+        assert [t.number for t in store.trials()] == [1, 4, 5]
+        assert store.runs() == runs[1:]
 
 
 def add_until_refused(store: Store) -> None:

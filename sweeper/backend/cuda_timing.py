@@ -92,21 +92,26 @@ class Timer:
         return timing, after
 
     def _queue(self, launch: Launcher, number: int) -> Queue:
-        """A launch on the set of arguments of that number, made if it is not there yet."""
-        while number >= len(self._sets):
-            self._sets.append(self._sets[0].copy())
+        """A launch on the set of arguments of that number."""
         arguments = self._sets[number]
         return lambda: launch(arguments)
 
     def _batch(self, single_ms: float, *, cold: bool) -> int:
-        """How many launches a sample takes."""
+        """How many launches a sample takes; for cold ones there are as many sets of arguments."""
         if self._sets[0].accumulates or single_ms >= _INTERVAL_MS / 2:
             return 1
         wanted = min(_MOST_LAUNCHES, math.ceil(_INTERVAL_MS / max(single_ms, 1e-6)))
-        if not cold:
-            return wanted
+        return self._copies(wanted) if cold else wanted
+
+    def _copies(self, wanted: int) -> int:
+        """Copy the arguments until there are `wanted` sets, as far as the memory allows; how many there are."""
         room = int(self._device.memory()[0] * _COPIES_SHARE) // allocated_bytes(self._sets[0].problem)
-        return max(1, min(wanted, len(self._sets) + room))
+        for _ in range(min(wanted - len(self._sets), room)):
+            try:
+                self._sets.append(self._sets[0].copy())
+            except TrialFailed:
+                break
+        return min(wanted, len(self._sets))
 
     def _warm_up(self, queue: Queue, warmup_ms: float, each_ms: float) -> NvmlReadings:
         """Launch for `warmup_ms` of the device's time; the readings are taken while it is busy."""

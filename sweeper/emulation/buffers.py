@@ -6,6 +6,7 @@ import contextlib
 import math
 import mmap
 import os
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -35,6 +36,7 @@ class Buffer:
         self.nbytes = self.size * self.dtype.itemsize
         self.map_bytes, self.offset = _placement(self.nbytes)
         self.descriptor = os.memfd_create(f"sweeper-{name}", os.MFD_CLOEXEC)
+        self._close_descriptor = weakref.finalize(self, os.close, self.descriptor)
         os.ftruncate(self.descriptor, self.map_bytes)
         self._map = mmap.mmap(self.descriptor, self.map_bytes)
         self._bytes: npt.NDArray[np.uint8] = np.frombuffer(self._map, np.uint8)
@@ -67,9 +69,8 @@ class Buffer:
 
     def close(self) -> None:
         """Release the memory once no view of `array` is left."""
-        if self.descriptor >= 0:
-            os.close(self.descriptor)
-            self.descriptor = -1
+        if self._close_descriptor.alive:
+            self._close_descriptor()
             del self.array, self._bytes
             with contextlib.suppress(BufferError):
                 self._map.close()

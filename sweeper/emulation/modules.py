@@ -16,24 +16,27 @@ from sweeper.emulation.translate import ENTRIES_FILE, translate
 
 __all__ = ["Compilation", "ModuleSource", "compile_module", "host_options"]
 
-# Contraction as a GPU has it. A GPU has neither errno nor floating-point traps.
+# Contraction as a GPU has it. A GPU has neither errno nor floating-point traps. A large stack frame is
+# touched page by page, so that it cannot reach over the inaccessible page at the stack's end.
 _FLAGS = (
-    "-O3", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-shared",
-    "-fvisibility=hidden", "-fno-asynchronous-unwind-tables", "-w",
+    "-O3", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-shared", "-fvisibility=hidden",
+    "-fno-asynchronous-unwind-tables", "-fstack-clash-protection", "-w",
 )  # fmt: skip
 # -ffast-math without what would let a compiler drop tests for NaN (-ffinite-math-only), and without the
 # start-up code that would change the launcher's own floating-point mode.
 _FAST_MATH = ("-fno-signed-zeros", "-freciprocal-math", "-fassociative-math")
+# The language of what is preprocessed already; clang as ziglang wraps it has no name for that.
+_PREPROCESSED = {"gcc": "c++-cpp-output", "clang": "c++"}
 _HEADER_OF_TYPE = {"__half": "cuda_fp16.h", "__half2": "cuda_fp16.h", "__nv_bfloat16": "cuda_bf16.h"}
 
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)[>"]', re.MULTILINE)
 _ERROR = re.compile(
     r"^(?P<file>[^:\n]+):(?P<line>\d+):(?:\d+:)? (?:fatal )?error: (?P<text>.*)$", re.MULTILINE
 )
 _ANY_ERROR = re.compile(r"^.*\b(?:[Ee]rror|undefined reference|undefined symbol)\b.*$", re.MULTILINE)
 # What an assembler or compiler says of instructions and operands that are a GPU's.
 _PTX = re.compile(
-    r"no such instruction|invalid instruction mnemonic|unrecognized instruction|too many memory references"
-    r"|(?:impossible|inconsistent|invalid).{0,20} constraint"
+    r"no such instruction|invalid instruction mnemonic|unrecognized instruction|too many memory references|constraint\b"
 )
 _LINE_LIMIT = 500
 # nvcc's options that concern its own tools and take a value as the next word.
@@ -88,8 +91,8 @@ def host_options(options: Sequence[str]) -> tuple[str, ...]:
     kept: list[str] = []
     words = iter(options)
     for word in words:
-        if word in ("-D", "-U", "-I", "-isystem"):
-            kept += [word, next(words, "")]
+        if word in ("-D", "-U", "-I"):
+            kept.append(word + next(words, ""))
         elif word in ("-std", "--std"):
             kept.append(f"-std={_gnu(next(words, ''))}")
         elif word.startswith(("-D", "-U", "-I")):
@@ -135,7 +138,7 @@ def compile_module(
         running=running,
     )
     text, preprocessed = folder / "kernel.cu", folder / "kernel.ii"
-    text.write_text(source.text, encoding="utf-8")
+    text.write_text(_prologue(source) + source.text, encoding="utf-8")
     language = _language(source)
     ended = run(_preprocess(source, language, text, preprocessed))
     log = ended.log
@@ -143,7 +146,7 @@ def compile_module(
         lines = preprocessed.read_text(encoding="utf-8", errors="surrogateescape")
         preprocessed.write_text(translate(lines, source.entries), encoding="utf-8", errors="surrogateescape")
         target = [] if portable else ["-march=native"]
-        files = ["-x", "c++-cpp-output", str(preprocessed), "-o", str(output)]
+        files = ["-x", _PREPROCESSED[compiler.kind], str(preprocessed), "-o", str(output)]
         ended = run([*language, *_FLAGS, *target, *_link(compiler), *files])
         log += ended.log
     return Compilation(_error(ended, log, source), log, ended.code is None, time.monotonic() - start)
@@ -161,22 +164,52 @@ def _link(compiler: HostCompiler) -> list[str]:
 
 
 def _preprocess(source: ModuleSource, language: list[str], text: Path, output: Path) -> list[str]:
-    mentioned = " ".join([*source.entries, *(value for _, value in source.defines)])
-    headers = [h for t, h in _HEADER_OF_TYPE.items() if re.search(rf"\b{t}\b", mentioned)]
-    included = ["cuda_runtime.h", "simt/entry.h", *dict.fromkeys([*headers, *source.headers])]
-    paths = [str(d) for d in source.include_dirs]
-    options = host_options(source.options)
+    options = [o for o in host_options(source.options) if not o.startswith(("-std=", "-f", "-D", "-U"))]
+    folders = [str(d) for d in source.include_dirs]
     return [
         *language,
-        *(o for o in options if not o.startswith(("-std=", "-f"))),
-        *(f"-D{name}={value}" for name, value in source.defines),
+        *options,
         f"-D__CUDA_ARCH__={source.cuda_arch}",
         f"-I{INCLUDE_DIR}",
-        *(part for path in paths for part in ("-iquote", path)),
-        *(f"-I{path}" for path in paths),
-        *(part for header in included for part in ("-include", header)),
+        *(part for folder in folders for part in ("-iquote", folder)),
+        *(f"-I{folder}" for folder in folders),
         *("-E", "-x", "c++", str(text), "-o", str(output)),
-    ]  # fmt: skip
+    ]
+
+
+def _prologue(source: ModuleSource) -> str:
+    """Our headers, then the macros: a kernel's macro may have any name, `T` and `lane` too, and must not
+    reach into a header."""
+    mentioned = " ".join([*source.entries, *(value for _, value in source.defines)])
+    of_types = [h for t, h in _HEADER_OF_TYPE.items() if re.search(rf"\b{t}\b", mentioned)]
+    headers = ["cuda_runtime.h", "simt/entry.h", *of_types, *source.headers, *_toolkit_headers(source)]
+    lines = [f"#include <{header}>" for header in dict.fromkeys(headers)]
+    lines += [_define(option) for option in host_options(source.options) if option.startswith(("-D", "-U"))]
+    lines += [f"#define {name} {value}" for name, value in source.defines]
+    return "\n".join([*lines, ""])
+
+
+def _define(option: str) -> str:
+    """`-DNAME=value`, `-DNAME` or `-UNAME` as a directive."""
+    name, equals, value = option[2:].partition("=")
+    if option.startswith("-U"):
+        return f"#undef {name}"
+    return f"#define {name} {value if equals else '1'}"
+
+
+def _toolkit_headers(source: ModuleSource) -> list[str]:
+    """Those of our headers that the text includes, itself or through the user's own headers."""
+    found: dict[str, None] = {}
+    texts, seen = [source.text], set[Path]()
+    while texts:
+        for name in _INCLUDE.findall(texts.pop()):
+            own = [f for f in (d / name for d in source.include_dirs) if f.is_file() and f not in seen]
+            if own:
+                seen.add(own[0])
+                texts.append(own[0].read_text(encoding="utf-8", errors="replace"))
+            elif (INCLUDE_DIR / name).is_file():
+                found[name] = None
+    return list(found)
 
 
 def _error(run: CompilerRun, log: str, source: ModuleSource) -> str:

@@ -58,10 +58,11 @@ class _DynamicArray:
 
     def as_local(self) -> str:
         """A variable of the function, so that two instances of a template may differ in its type."""
-        declared, kind = f"* const {self.name}", f"{self.element}*"
+        declared, kind = f"{self.element}* const {self.name}", f"{self.element}*"
         if self.extents:
-            declared, kind = f"(*const {self.name}){self.extents}", f"{self.element} (*){self.extents}"
-        return f"{self.element} {declared} = ({kind})simt_dynamic_shared;"
+            declared = f"{self.element} (*const {self.name}){self.extents}"
+            kind = f"{self.element} (*){self.extents}"
+        return f"{declared} = ({kind})simt_dynamic_shared;"
 
     def as_global(self) -> str:
         """One more name for the launcher's own pointer, of which each OS thread has one."""
@@ -92,7 +93,7 @@ def _dynamic_arrays(text: str) -> Iterator[_DynamicArray]:
         start = max(text.rfind(c, 0, word.start()) for c in ";{}") + 1
         end = text.find(";", word.end()) + 1
         statement = _LINE_MARKER.sub(lambda m: " " * len(m.group()), text[start:end])
-        if not end or "extern" not in statement:
+        if not end or "extern" not in statement or '"' in statement:
             continue
         start += len(statement) - len(statement.lstrip())
         match = _ARRAY.fullmatch(_SPECIFIER.sub("", _without_attributes(statement.rstrip(";"))))

@@ -26,6 +26,12 @@ def _random(space: Space, seed: int, options: Mapping[str, Any]) -> Strategy:
     return Random(space, seed, options)
 
 
+def _bayes(space: Space, seed: int, options: Mapping[str, Any]) -> Strategy:
+    from sweeper.search.bayes import Bayes
+
+    return Bayes(space, seed, options)
+
+
 def _optuna(sampler: str) -> Factory:
     def factory(space: Space, seed: int, options: Mapping[str, Any]) -> Strategy:
         from sweeper.search.optuna_sampler import OptunaSearch
@@ -39,6 +45,7 @@ def _optuna(sampler: str) -> Factory:
 REGISTRY: dict[str, Factory] = {
     "grid": _grid,
     "random": _random,
+    "bayes": _bayes,
     "tpe": _optuna("tpe"),
     "tpe_univariate": _optuna("tpe_univariate"),
     "gp": _optuna("gp"),

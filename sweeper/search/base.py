@@ -1,9 +1,8 @@
 """What a search strategy is: ask for rows of a space, tell what they took.
 
 A strategy never sees a kernel. It is made from a space, a seed and its options, and everything it
-returns follows from these and from the order of the calls, so the same calls give the same rows on any
-machine. No row is returned twice, and none that was told; `ask` gives fewer rows than wanted, and at
-last none, when the space is used up: that is a normal end.
+returns follows from these and from the order of the calls. No row is returned twice, and none that was
+told; `ask` gives fewer rows than wanted, and at last none, when the space is used up: a normal end.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Who works on a study: one process at a time, and one that died does not block the next.
 
 A process of this machine is known by its number and its start time, which no later process has both of.
-One of another machine counts as gone when its claim is older than `FOREIGN_LEASE_S`.
+One of another machine counts as gone when it has stored nothing for `FOREIGN_LEASE_S`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import sqlalchemy as sa
 from sweeper.errors import StorageError
 from sweeper.store.schema import studies
 
-__all__ = ["FOREIGN_LEASE_S", "claim", "release"]
+__all__ = ["FOREIGN_LEASE_S", "claim", "release", "touch"]
 
-FOREIGN_LEASE_S = 24 * 3600.0
+FOREIGN_LEASE_S = 3600.0
 
 
 def claim(connection: sa.Connection, study: str, store: str) -> None:
@@ -46,6 +46,11 @@ def claim(connection: sa.Connection, study: str, store: str) -> None:
             hint="wait for it or end it; or use another results_dir",
         )
     connection.execute(sa.update(studies).where(c.name == study).values(mine))
+
+
+def touch(connection: sa.Connection, study: str) -> None:
+    """Show other machines that the owner of `study` is at work."""
+    connection.execute(sa.update(studies).where(studies.c.name == study).values({"seen": time.time()}))
 
 
 def release(connection: sa.Connection, study: str) -> None:

@@ -22,7 +22,7 @@ from sweeper.sqlite_file import MOUNTS, cut_off, prepare_folder, unfinished_writ
 from sweeper.store import schema
 from sweeper.store.engine import address, server_engine, sqlite_engine, transaction
 from sweeper.store.errors import AlreadyStored, Place, corrupt
-from sweeper.store.lease import claim, release
+from sweeper.store.lease import claim, release, touch
 from sweeper.store.recovery import replace_damaged
 from sweeper.wire import WireError
 
@@ -82,6 +82,8 @@ class Store:
                 row = {"params_key": key, **encode(trial), "row_end": schema.ROW_END}
                 connection.execute(sa.insert(schema.trials), row)
                 connection.execute(_attempts_of(sa.delete(schema.attempts), trial.context, key))
+                if trial.study in self._claimed:
+                    touch(connection, trial.study)
         except AlreadyStored:
             raise StorageError(
                 f"{self._place.label} holds trial {trial.number} of study {trial.study} already",

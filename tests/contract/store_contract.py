@@ -162,7 +162,12 @@ class StoreContract:
             writer.add(trial())
             assert reader.trials() == [trial()]
 
-    @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    # Subclasses share this one test, each with a folder of its own.
+    @settings(
+        max_examples=60,
+        deadline=None,
+        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.differing_executors],
+    )
     @given(given_trial=trials)
     def test_any_trial_reads_back_equal(self, tmp_path_factory: Any, given_trial: Trial) -> None:
         folder = self._shared_folder(tmp_path_factory)

@@ -9,23 +9,22 @@ import numpy as np
 import pytest
 from emulation_rig import Rig
 
-from sweeper.emulation import Buffer, Fault, LaunchReport, static_shared_bytes
+from sweeper.emulation import Buffer, Fault, LaunchReport, Scalar, static_shared_bytes
 
 STORE = "__global__ void kernel(float* out, long long i) { out[i + threadIdx.x] = 1.0f; }"
 LOAD = "__global__ void kernel(float* out, const float* in, long long i) { out[0] = in[i]; }"
 
 
 def store(rig: Rig, index: int, shape: tuple[int, ...] = (100, 10), **how: object) -> LaunchReport:
-    from sweeper.emulation import Scalar
-
     out = Buffer("C", shape, np.float32, writable=True)
     return rig.run(rig.module(STORE), out, Scalar("i", np.int64(index)), **how)  # type: ignore[arg-type]
 
 
 def load(rig: Rig, index: int, text: str = LOAD) -> LaunchReport:
-    from sweeper.emulation import Scalar
-
-    out, source = Buffer("C", (1,), np.float32, writable=True), Buffer("A", (100, 10), np.float32, writable=False)
+    out, source = (
+        Buffer("C", (1,), np.float32, writable=True),
+        Buffer("A", (100, 10), np.float32, writable=False),
+    )
     return rig.run(rig.module(text), out, source, Scalar("i", np.int64(index)))
 
 
@@ -93,7 +92,9 @@ def test_reading_beyond_an_array_is_a_fault(rig: Rig) -> None:
     assert load(rig, 999).ok
     report = load(rig, 1000)
     assert report.kind is Fault.ILLEGAL_ADDRESS
-    assert report.message.startswith("read of element 1000, past the end of A (100×10 float32), which has 1000")
+    assert report.message.startswith(
+        "read of element 1000, past the end of A (100×10 float32), which has 1000"
+    )
 
 
 def test_an_input_cannot_be_written(rig: Rig) -> None:
@@ -107,22 +108,16 @@ def test_a_null_pointer_is_named(rig: Rig, offset: int) -> None:
     report = rig.run(
         rig.module("__global__ void kernel(float* out, unsigned long long p) { *(float*)p = 1; }"),
         Buffer("C", (8,), np.float32, writable=True),
-        *[scalar for scalar in _address(offset)],
+        Scalar("p", np.uint64(offset)),
     )
     assert report.message.startswith(f"write through a null pointer, at {offset} bytes from it")
-
-
-def _address(value: int) -> list[object]:
-    from sweeper.emulation import Scalar
-
-    return [Scalar("p", np.uint64(value))]
 
 
 def test_an_address_of_nowhere_is_told_without_the_address(rig: Rig) -> None:
     report = rig.run(
         rig.module("__global__ void kernel(float* out, unsigned long long p) { *(float*)p = 1; }"),
         Buffer("C", (8,), np.float32, writable=True),
-        *_address(0x10_0000_0000),
+        Scalar("p", np.uint64(0x10_0000_0000)),
     )
     assert report.message.startswith("write of an address that belongs to no array, thread")
 
@@ -134,8 +129,6 @@ def test_a_vector_access_must_be_aligned(rig: Rig) -> None:
         }"""
     out = Buffer("C", (4,), np.float32, writable=True)
     module = rig.module(text)
-    from sweeper.emulation import Scalar
-
     source = Buffer.of("A", np.arange(8, dtype=np.float32))
     assert rig.run(module, out, source, Scalar("i", np.int64(4))).ok
     assert out.array.tolist() == [4, 5, 6, 7]
@@ -223,18 +216,22 @@ DYNAMIC = [
     "__global__ void kernel(float* out) { extern __shared__ float tile[]; BODY }",
     "__global__ void kernel(float* out) { extern __shared__ __align__(16) float tile[]; BODY }",
     "__global__ void kernel(float* out) { extern __align__(128) __shared__ float tile[]; BODY }",
-    "__global__ void kernel(float* out) { extern __shared__ alignas(16) unsigned char raw[];"
-    " float* tile = reinterpret_cast<float*>(raw); BODY }",
-    "extern __shared__ char raw[];\n__global__ void kernel(float* out) {"
-    " float* tile = reinterpret_cast<float*>(&raw[0]); BODY }",
-    "namespace n { extern __shared__ float4 raw[]; }\n__global__ void kernel(float* out) {"
-    " float* tile = (float*)n::raw; BODY }",
-    "#define TILE(T, name) extern __shared__ T name[]\n__global__ void kernel(float* out) { TILE(float, tile); BODY }",
+    """__global__ void kernel(float* out) {
+      extern __shared__ alignas(16) unsigned char raw[];
+      float* tile = reinterpret_cast<float*>(raw); BODY }""",
+    """extern __shared__ char raw[];
+    __global__ void kernel(float* out) { float* tile = reinterpret_cast<float*>(&raw[0]); BODY }""",
+    """namespace n { extern __shared__ float4 raw[]; }
+    __global__ void kernel(float* out) { float* tile = (float*)n::raw; BODY }""",
+    """#define TILE(T, name) extern __shared__ T name[]
+    __global__ void kernel(float* out) { TILE(float, tile); BODY }""",
     "extern volatile __shared__ float tile[];\n__global__ void kernel(float* out) { BODY }",
     "__global__ void kernel(float* out) { extern __shared__ float rows[][4]; float* tile = rows[0]; BODY }",
     "extern __shared__ float rows[][4];\n__global__ void kernel(float* out) { float* tile = &rows[0][0]; BODY }",
-    "template <typename T> struct Shared { static __device__ T* get() { extern __shared__ T memory[]; return memory; } };\n"
-    "__global__ void kernel(float* out) { float* tile = Shared<float>::get(); (void)Shared<double>::get(); BODY }",
+    """template <typename T> struct Shared {
+      static __device__ T* get() { extern __shared__ T memory[]; return memory; }
+    };
+    __global__ void kernel(float* out) { float* tile = Shared<float>::get(); (void)Shared<double>::get(); BODY }""",
 ]
 
 
@@ -300,7 +297,9 @@ def test_local_memory_is_there_and_its_end_is_a_fault(rig: Rig) -> None:
     got = rig.out(rig.module(text, defines=(("COUNT", "4096"),)), 8, block=8)
     assert got.tolist() == [sum(range(4096)) + 4096 * i for i in range(8)]
     report = rig.run(
-        rig.module(text, defines=(("COUNT", "100000"),)), Buffer("C", (8,), np.float32, writable=True), block=8
+        rig.module(text, defines=(("COUNT", "100000"),)),
+        Buffer("C", (8,), np.float32, writable=True),
+        block=8,
     )
     assert report.kind is Fault.LOCAL_MEMORY
     assert report.message.startswith("local memory exhausted (128 KiB a thread), thread (0, 0, 0)")
@@ -342,7 +341,10 @@ def test_asynchronous_copies_arrive_when_they_are_waited_for(rig: Rig) -> None:
     ("call", "message"),
     [
         ("__pipeline_memcpy_async(tile + 1, in, 16)", "16 bytes at an address that is not a multiple of it"),
-        ("__pipeline_memcpy_async(tile, in, 12)", "an asynchronous copy of 12 bytes; 4, 8 or 16 are possible"),
+        (
+            "__pipeline_memcpy_async(tile, in, 12)",
+            "an asynchronous copy of 12 bytes; 4, 8 or 16 are possible",
+        ),
     ],
 )
 def test_an_asynchronous_copy_that_hardware_cannot_do_is_a_fault(rig: Rig, call: str, message: str) -> None:

@@ -92,7 +92,9 @@ def test_a_thread_may_pass_many_barriers_with_local_state(rig: Rig) -> None:
           }
           out[threadIdx.x] = sum;
         }""")
-    got = rig.out(module, 48, np.int32, block=48, scalars={"rounds": np.int32(100)}, order=Order.SHUFFLED, seed=7)
+    got = rig.out(
+        module, 48, np.int32, block=48, scalars={"rounds": np.int32(100)}, order=Order.SHUFFLED, seed=7
+    )
     assert got.tolist() == [4950 * (i + 1) for i in range(48)]
 
 
@@ -141,7 +143,10 @@ def test_different_barriers_meet_as_on_hardware_but_are_remarked(rig: Rig) -> No
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ("if (threadIdx.x < 3) return; __syncthreads();", "in line 2 after 3 threads of the block have exited"),
+        (
+            "if (threadIdx.x < 3) return; __syncthreads();",
+            "in line 2 after 3 threads of the block have exited",
+        ),
         ("if (threadIdx.x) {\n __syncthreads(); } else {\n __syncthreads(); }", "barriers, in lines 4 and 3"),
     ],
 )
@@ -158,7 +163,10 @@ def test_a_shuffled_order_depends_on_nothing_but_the_seed(rig: Rig) -> None:
         }""")
 
     def turns(seed: int, workers: int) -> list[list[int]]:
-        out, turn = Buffer("out", (4, 64), np.int32, writable=True), Buffer("turn", (4,), np.int32, writable=True)
+        out, turn = (
+            Buffer("out", (4, 64), np.int32, writable=True),
+            Buffer("turn", (4,), np.int32, writable=True),
+        )
         turn.array[:] = 0
         assert rig.run(
             module, out, turn, grid=4, block=64, order=Order.SHUFFLED, seed=seed, workers=workers
@@ -231,7 +239,9 @@ def test_kernels_are_called_with_any_kind_of_argument_and_in_any_namespace(rig: 
         extern "C" __global__ void plain(float* out) { out[threadIdx.x] = -1; }
         static __global__ void hidden(float* out) { out[threadIdx.x] = -2; }
     """
-    module = rig.module(text, "deep::er::scaled<float, 16, true>", "deep::er::scaled<double, 2, false>", "plain", "hidden")
+    module = rig.module(
+        text, "deep::er::scaled<float, 16, true>", "deep::er::scaled<double, 2, false>", "plain", "hidden"
+    )
     pair = np.array([(2.5, 7)], np.dtype([("scale", np.float32), ("shift", np.int32)]))[0]
     scalars = {"p": pair, "small": np.uint8(200), "wide": np.float64(0.5)}
     assert rig.out(module, 4, scalars=scalars, block=4).tolist() == [224.5, 227.0, 229.5, 232.0]

@@ -71,7 +71,9 @@ def test_matches(rig: Rig) -> None:
     assert got == [0xFF << (lane // 8 * 8) for lane in range(32)]
     got = collect(rig, f"[&] {{ int same; __match_all_sync({FULL}, lane / 32, &same); return same; }}()")
     assert got == [1] * 32
-    got = collect(rig, f"[&] {{ int same; unsigned m = __match_all_sync({FULL}, lane / 8, &same); return same + m; }}()")
+    got = collect(
+        rig, f"[&] {{ int same; unsigned m = __match_all_sync({FULL}, lane / 8, &same); return same + m; }}()"
+    )
     assert got == [0] * 32
 
 
@@ -80,11 +82,10 @@ def test_reductions(rig: Rig) -> None:
         f"__reduce_add_sync({FULL}, lane)": 496,
         f"__reduce_min_sync({FULL}, lane - 20)": -20,
         f"__reduce_max_sync({FULL}, -lane)": 0,
-        f"(int)__reduce_and_sync({FULL}, 0xf0u | lane)": 0xE0 & 0xF0 | 0x00,
+        f"(int)__reduce_and_sync({FULL}, 0xf0u | lane)": int(np.bitwise_and.reduce(0xF0 | LANES)),
         f"(int)__reduce_or_sync({FULL}, 1u << (lane % 5))": 31,
         f"(int)__reduce_xor_sync({FULL}, (unsigned)lane * lane)": int(np.bitwise_xor.reduce(LANES * LANES)),
     }
-    expected[f"(int)__reduce_and_sync({FULL}, 0xf0u | lane)"] = int(np.bitwise_and.reduce(0xF0 | LANES))
     for expression, value in expected.items():
         assert collect(rig, expression) == [value] * 32, expression
 
@@ -106,8 +107,8 @@ def test_halves_of_a_warp_go_their_own_ways(rig: Rig) -> None:
     got = rig.out(module, 32, np.int32, block=32)
     upper = 2 * sum(range(16, 32))
     assert got[:16].tolist() == [upper] * 16
-    pair = [16 * (2 * (lane // 2) + 0.5) for lane in range(16)]
-    assert got[16:].tolist() == [int(p) for p in reversed(pair)]
+    pair_sums = [4 * (lane // 2) + 1 for lane in range(16)]
+    assert got[16:].tolist() == [16 * s for s in reversed(pair_sums)]
 
 
 def test_the_last_warp_may_be_short_and_lanes_may_have_exited(rig: Rig) -> None:
@@ -115,10 +116,31 @@ def test_the_last_warp_may_be_short_and_lanes_may_have_exited(rig: Rig) -> None:
     module = rig.module("""
         __global__ void kernel(int* out) {
           if (threadIdx.x % 2) return;
-          out[threadIdx.x] = __reduce_add_sync(0xffffffffu, 1) + 100 * __popc(__activemask());
+          out[threadIdx.x] = __reduce_add_sync(0xffffffffu, 1);
         }""")
     got = rig.out(module, 32, np.int32, block=32)
-    assert got[::2].tolist() == [1616] * 16
+    assert got[::2].tolist() == [16] * 16
+
+
+@pytest.mark.parametrize("order", list(Order))
+def test_the_active_mask_is_of_the_lanes_that_come_to_the_same_line(rig: Rig, order: Order) -> None:
+    module = rig.module("""
+        __global__ void kernel(unsigned* out, int* sums) {
+          const int lane = threadIdx.x % 32;
+          if (lane < 5) {
+            out[threadIdx.x] = __activemask();
+          } else if (lane < 30) {
+            unsigned mask = __activemask();
+            out[threadIdx.x] = mask;
+            sums[threadIdx.x] = __reduce_add_sync(mask, 1);
+          }
+          __syncthreads();
+        }""")
+    out, sums = (Buffer(name, (64,), np.uint32, writable=True) for name in ("out", "sums"))
+    out.array[:] = sums.array[:] = 0
+    assert rig.run(module, out, sums, block=64, order=order).ok
+    assert out.array.reshape(2, 32).tolist() == [[0x1F] * 5 + [0x3FFFFFE0] * 25 + [0] * 2] * 2
+    assert sums.array.reshape(2, 32).tolist() == [[0] * 5 + [25] * 25 + [0] * 2] * 2
 
 
 def test_lanes_see_each_others_shared_memory_after_syncwarp_only(rig: Rig) -> None:

@@ -53,7 +53,7 @@ class coalesced_group {
   unsigned mask_;
 };
 
-inline coalesced_group coalesced_threads() { return coalesced_group(__activemask()); }
+inline coalesced_group coalesced_threads(int line = __builtin_LINE()) { return coalesced_group(simt::active_lanes(line)); }
 
 // `Size` consecutive lanes of a warp.
 template <unsigned Size, class Parent = void>

@@ -28,7 +28,11 @@ static uint64_t random_below(Worker& w, uint64_t bound) {
 static void begin_next_thread(Worker& w) { simt_thread = &w.threads[w.start_order[w.started++]]; }
 
 static __attribute__((noinline)) void* begin_or_end(Worker& w) {
-  if (w.started == w.size) return w.main;
+  if (w.started == w.size) {
+    if (!w.gathering_count) return w.main;
+    release_gathered(w);
+    return next_context(w);
+  }
   begin_next_thread(w);
   return w.idle_count ? w.idle[--w.idle_count] : new_fiber(w);
 }
@@ -146,6 +150,7 @@ void run_block(uint64_t ordinal) {
     const unsigned lanes = w.size - i * kWarpSize;
     w.warps[i].live = lanes >= kWarpSize ? ~0u : (1u << lanes) - 1;
     w.warps[i].meetings = 0;
+    w.warps[i].gathering = 0;
   }
   if (launch.request.order == kShuffled) {
     w.random = launch.request.seed * 0x9e3779b97f4a7c15u + index;

@@ -33,6 +33,8 @@ struct Warp {
   Meeting meeting[kWarpSize];
   Waiter waiter[kWarpSize];
   void* payload[kWarpSize];
+  unsigned gathering;  // lanes that wait to see who else comes, and where in the source
+  int gather_line[kWarpSize];
 };
 
 struct Copy {
@@ -56,6 +58,7 @@ struct Worker {
   Waiter* waiting;
   uint64_t head, tail;
   unsigned waiting_count;
+  unsigned gathering_count;
   unsigned live;           // threads of the block that have not exited
   unsigned started, size;  // threads that have begun, threads of the block
   int barrier_line;
@@ -141,6 +144,7 @@ void run_block(uint64_t ordinal);
 void* next_context(Worker& w);
 
 // warp.cpp
+void release_gathered(Worker& w);   // once no other thread of the block can go on
 void leave_warp(Worker& w, Thread* thread);
 
 // copy.cpp

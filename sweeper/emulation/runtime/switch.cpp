@@ -25,6 +25,7 @@ __attribute__((visibility("hidden"))) void* simt_policy_begin(void* context);
 __attribute__((visibility("hidden"))) void* simt_policy_retire(void* context);
 __attribute__((visibility("hidden"))) void* simt_policy_block(void* context, int line);
 __attribute__((visibility("hidden"))) void* simt_policy_lanes(void* context, unsigned mask, void* payload, Combine combine);
+__attribute__((visibility("hidden"))) void* simt_policy_gather(void* context, int line, unsigned* lanes);
 __attribute__((visibility("hidden"))) void* simt_policy_yield(void* context);
 }
 
@@ -118,6 +119,7 @@ __asm__(R"(
 .text
 SUSPENDING simt_sync_block, simt_policy_block
 SUSPENDING simt_sync_lanes, simt_policy_lanes
+SUSPENDING simt_gather_lanes, simt_policy_gather
 SUSPENDING simt_yield, simt_policy_yield
 SUSPENDING simt_begin, simt_policy_begin
 SUSPENDING simt_retire, simt_policy_retire
@@ -191,6 +193,9 @@ extern "C" void simt_sync_block(int line) {
 }
 extern "C" void simt_sync_lanes(unsigned mask, void* payload, simt::Combine combine) {
   simt::suspend([=](void* c) { return simt::simt_policy_lanes(c, mask, payload, combine); });
+}
+extern "C" void simt_gather_lanes(int line, unsigned* lanes) {
+  simt::suspend([=](void* c) { return simt::simt_policy_gather(c, line, lanes); });
 }
 extern "C" void simt_yield() { simt::suspend(simt::simt_policy_yield); }
 

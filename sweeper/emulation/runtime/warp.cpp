@@ -58,6 +58,34 @@ void leave_warp(Worker& w, Thread* thread) {
   }
 }
 
-}  // namespace simt
+extern "C" __attribute__((visibility("hidden"))) void* simt_policy_gather(void* context, int line, unsigned* lanes) {
+  Worker& w = worker;
+  Warp& warp = w.warps[simt_thread->warp];
+  const unsigned lane = simt_thread->lane;
+  warp.waiter[lane] = {context, simt_thread};
+  warp.payload[lane] = lanes;
+  warp.gather_line[lane] = line;
+  warp.gathering |= 1u << lane;
+  ++w.gathering_count;
+  return next_context(w);
+}
 
-extern "C" unsigned simt_active_lanes() { return simt::worker.warps[simt_thread->warp].live; }
+void release_gathered(Worker& w) {
+  for (unsigned i = 0; i * kWarpSize < w.size; ++i) {
+    Warp& warp = w.warps[i];
+    for (unsigned lane = 0; lane < kWarpSize; ++lane) {
+      if (!(warp.gathering >> lane & 1)) continue;
+      unsigned together = 0;
+      for (unsigned other = 0; other < kWarpSize; ++other) {
+        if (warp.gathering >> other & 1 && warp.gather_line[other] == warp.gather_line[lane]) together |= 1u << other;
+      }
+      *static_cast<unsigned*>(warp.payload[lane]) = together;
+      warp.payload[lane] = nullptr;
+      w.ready[w.tail++ % kMaxThreads] = warp.waiter[lane];
+    }
+    warp.gathering = 0;
+  }
+  w.gathering_count = 0;
+}
+
+}  // namespace simt

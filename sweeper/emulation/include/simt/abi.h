@@ -67,7 +67,7 @@ SIMT_VARIABLE char* simt_dynamic_shared;
 SIMT_FUNCTION void simt_sync_block(int line);
 SIMT_FUNCTION unsigned simt_sync_block_count(int line, int predicate, unsigned* arrived);
 SIMT_FUNCTION void simt_sync_lanes(unsigned mask, void* payload, simt::Combine combine);
-SIMT_FUNCTION unsigned simt_active_lanes();
+SIMT_FUNCTION void simt_gather_lanes(int line, unsigned* lanes);
 SIMT_FUNCTION void simt_yield();
 SIMT_FUNCTION void simt_copy_async(void* destination, const void* source, unsigned bytes, unsigned zero_bytes);
 SIMT_FUNCTION void simt_copy_commit();

@@ -8,7 +8,7 @@
 
 namespace simt {
 
-#if defined(__FLT16_MANT_DIG__)
+#if defined(__FLT16_MANT_DIG__) && !defined(SIMT_SOFTWARE_HALF)
 struct Binary16 {
   using Storage = _Float16;
   static float widen(Storage value) { return static_cast<float>(value); }

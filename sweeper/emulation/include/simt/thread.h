@@ -42,6 +42,6 @@ inline void __threadfence_system() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 inline void __threadfence_block() { __asm__ volatile("" ::: "memory"); }
 inline void __nanosleep(unsigned) { simt_yield(); }
 
+// clock() is the C library's own: CUDA's has the same name and type.
 inline long long clock64() { return simt_clock(); }
-inline int clock() { return static_cast<int>(simt_clock()); }
 inline unsigned long long __globaltimer() { return static_cast<unsigned long long>(simt_clock()); }

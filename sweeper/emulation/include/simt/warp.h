@@ -56,7 +56,7 @@ inline unsigned ballot(unsigned mask, int predicate) {
 template <class T>
 struct Match {
   T value;
-  unsigned same;
+  unsigned same, all;  // lanes with this value, and lanes that took part
 };
 
 template <class T>
@@ -65,6 +65,7 @@ void match(void* const* payloads, unsigned lanes) {
     if (!(lanes >> lane & 1)) continue;
     auto* mine = static_cast<Match<T>*>(payloads[lane]);
     mine->same = 0;
+    mine->all = lanes;
     for (unsigned other = 0; other < kWarpSize; ++other) {
       if (!(lanes >> other & 1)) continue;
       const auto* theirs = static_cast<const Match<T>*>(payloads[other]);
@@ -73,12 +74,11 @@ void match(void* const* payloads, unsigned lanes) {
   }
 }
 
-// The lanes of `mask` whose value equals mine.
 template <class T>
-inline unsigned matching(unsigned mask, T value) {
-  Match<T> payload{value, 0};
+inline Match<T> matching(unsigned mask, T value) {
+  Match<T> payload{value, 0, 0};
   simt_sync_lanes(mask, &payload, &match<T>);
-  return payload.same;
+  return payload;
 }
 
 struct Add { template <class T> static T apply(T a, T b) { return a + b; } };
@@ -106,12 +106,19 @@ inline T reduced(unsigned mask, T value) {
   return value;
 }
 
+inline unsigned active_lanes(int line) {
+  unsigned lanes;
+  simt_gather_lanes(line, &lanes);
+  return lanes;
+}
+
 }  // namespace simt
 
 inline void __syncwarp(unsigned mask = 0xffffffffu) { simt_sync_lanes(mask, nullptr, nullptr); }
 
-// The lanes of the warp that have not exited. Hardware may give fewer: those that happen to be together.
-inline unsigned __activemask() { return simt_active_lanes(); }
+// The lanes of the warp that come to this line before they would have to wait for each other: as many as
+// hardware could ever find together.
+#define __activemask() simt::active_lanes(__LINE__)
 inline unsigned __lanemask_lt() { return (1u << simt_thread->lane) - 1; }
 inline unsigned __lane_id() { return simt_thread->lane; }
 
@@ -147,12 +154,12 @@ inline int __uni_sync(unsigned mask, int predicate) {
 }
 
 template <class T>
-inline unsigned __match_any_sync(unsigned mask, T value) { return simt::matching(mask, value); }
+inline unsigned __match_any_sync(unsigned mask, T value) { return simt::matching(mask, value).same; }
 
 template <class T>
 inline unsigned __match_all_sync(unsigned mask, T value, int* predicate) {
-  const unsigned same = simt::matching(mask, value);
-  *predicate = same == (mask & simt_active_lanes());
+  const simt::Match<T> found = simt::matching(mask, value);
+  *predicate = found.same == found.all;
   return *predicate ? mask : 0;
 }
 

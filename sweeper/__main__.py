@@ -1,0 +1,8 @@
+"""`python -m sweeper`."""
+
+from __future__ import annotations
+
+from sweeper.app import main
+
+if __name__ == "__main__":
+    raise SystemExit(main())
