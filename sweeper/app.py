@@ -43,7 +43,6 @@ def _run(arguments: Arguments, given: Sequence[str]) -> int:
     import hydra
 
     jobs = Jobs(arguments, given)
-    jobs.register()
 
     @hydra.main(config_path=str(conf_dir()), config_name="config", version_base="1.3")
     def job(node: DictConfig) -> None:
@@ -52,7 +51,8 @@ def _run(arguments: Arguments, given: Sequence[str]) -> int:
     before = sys.argv, signal.signal(signal.SIGTERM, _interrupt)
     sys.argv = ["sweeper", *arguments.hydra]
     try:
-        job()
+        with jobs.registered():
+            job()
     except SystemExit as stop:
         jobs.stopped(stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 1)
     except KeyboardInterrupt:

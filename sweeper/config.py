@@ -16,6 +16,7 @@ from typing import Any
 
 from sweeper.backend.base import MeasureProtocol
 from sweeper.errors import ConfigError, did_you_mean
+from sweeper.search import REGISTRY
 
 __all__ = [
     "BackendConfig",
@@ -219,6 +220,11 @@ def _contradictions(values: Mapping[str, Any]) -> list[str]:
             problems.append(
                 f"search.direction = {search.direction!r} contradicts search.objective = {search.objective}:"
                 f" leave it out, or write {directions[search.objective]}"
+            )
+        if search.name not in REGISTRY:
+            known = ", ".join(REGISTRY)
+            problems.append(
+                f"search.name = {search.name!r} is none of {known}{did_you_mean(search.name, REGISTRY)}"
             )
         if search.budget is not None and search.budget < 1:
             problems.append(f"search.budget = {search.budget}: at least 1, or null for every configuration")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,23 +44,37 @@ class Jobs:
         self._said: set[str] = set()
         self._began = False
 
-    def register(self) -> None:
-        """Tell Hydra of one-off shapes, and of kernels that lie directly in a `--config-dir`."""
+    @contextlib.contextmanager
+    def registered(self) -> Iterator[None]:
+        """Let Hydra know one-off shapes, and kernels that lie directly in a `--config-dir`, for this command."""
         from hydra.core.config_store import ConfigStore
 
         known = ConfigStore.instance()
-        for name, sizes in self._arguments.shapes.items():
-            known.store(group="shape", name=name, node={"name": None, **sizes})
-        for folder in self._arguments.config_dirs:
-            if not folder.is_dir():
-                raise ConfigError(f"--config-dir {folder}: no such folder")
-            self._warn_hidden(folder)
-            for path in sorted(folder.glob("*.yaml")):
-                lint(path)
-                node = yaml.safe_load(path.read_text(encoding="utf-8"))
-                if isinstance(node, Mapping) and {"source", "entry"} <= set(node):
-                    known.store(group="kernel", name=path.stem, node=dict(node))
-                    self._flat_kernels[path.stem] = path
+        added: list[tuple[str, str]] = []
+        try:
+            for name, sizes in self._arguments.shapes.items():
+                known.store(group="shape", name=name, node={"name": None, **sizes})
+                added.append(("shape", name))
+            for folder in self._arguments.config_dirs:
+                self._find_kernels(folder)
+            for name, path in self._flat_kernels.items():
+                known.store(group="kernel", name=name, node=yaml.safe_load(path.read_text(encoding="utf-8")))
+                added.append(("kernel", name))
+            yield
+        finally:
+            for group, name in added:
+                known.repo[group].pop(f"{name}.yaml", None)
+
+    def _find_kernels(self, folder: Path) -> None:
+        if not folder.is_dir():
+            raise ConfigError(f"--config-dir {folder}: no such folder")
+        self._warn_hidden(folder)
+        for path in sorted(folder.glob("*.yaml")):
+            lint(path)
+            node = yaml.safe_load(path.read_text(encoding="utf-8"))
+            described = isinstance(node, Mapping) and {"source", "entry"} <= set(node)
+            if described and not (conf_dir() / "kernel" / path.name).is_file():
+                self._flat_kernels[path.stem] = path
 
     def _warn_hidden(self, folder: Path) -> None:
         for path in [*folder.glob("*/*.yaml"), *folder.glob("*.yaml")]:
