@@ -29,7 +29,7 @@ from sweeper.model import (
     Trial,
     digest,
 )
-from sweeper.resources import Resources, resources
+from sweeper.resources import Resources, resources, suspect
 from sweeper.result_row import time_ms
 from sweeper.search.base import Strategy
 from sweeper.space import Space
@@ -204,9 +204,18 @@ class _Asked:
         except TrialFailed as failure:
             return self._failure(failure)
         build, launch = outcome.build, outcome.launch
-        details = {"note": outcome.note} if outcome.note else {}
-        trial = self._trial(Status.OK, Stage.DONE, build, launch, details)
-        return replace(trial, check=outcome.check, timing=outcome.timing)
+        trial = self._trial(Status.OK, Stage.DONE, build, launch, {})
+        trial = replace(trial, check=outcome.check, timing=outcome.timing)
+        notes = "; ".join(n for n in (outcome.note, self._suspicion(trial)) if n)
+        return replace(trial, details={**trial.details, "note": notes}) if notes else trial
+
+    def _suspicion(self, trial: Trial) -> str:
+        """What makes a measured time implausible on this device."""
+        study, value = self.study, time_ms(trial)
+        if trial.timing is None or value is None:
+            return ""
+        why = suspect(study.flops, study.bytes, value, study.spec.dtype, study.evaluator.target)
+        return f"suspect: {why}" if why else ""
 
     def _ticket(self) -> Ticket:
         if self.ticket is None:
@@ -217,6 +226,7 @@ class _Asked:
         details = dict(failure.details)
         check = details.pop("check", None)
         launch = details.pop("launch", None)
+        details.setdefault("exception", type(failure.__cause__ or failure).__name__)
         build = self._finished_build()
         trial = self._trial(
             failure.status, failure.stage, build, launch if isinstance(launch, Launch) else None, details

@@ -20,7 +20,7 @@ from sweeper.emulation import (
     Scalar,
     compile_module,
     launch,
-    launcher,
+    launcher_path,
     static_shared_bytes,
 )
 
@@ -32,7 +32,7 @@ class Rig:
 
     def __init__(self, compiler: HostCompiler, folder: Path) -> None:
         self.compiler = compiler
-        self.launcher = launcher(compiler)
+        self.launcher = launcher_path(compiler)
         self.folder = folder
         self._modules: dict[ModuleSource, Path] = {}
 

@@ -65,47 +65,37 @@ def test_a_second_build_comes_from_the_cache(builder: HostBuilder, source: Path)
     assert again == dataclasses.replace(first, cached=True)
 
 
+def with_options(source: Path, *options: str) -> TranslationUnit:
+    return translation_unit(gemm_spec(source=source, options=options), Point.of({"tile": 16}))
+
+
 def test_the_key_covers_everything_that_the_module_depends_on(
     builder: HostBuilder, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keys = {builder.key(unit(source), "sm_90a")}
+    def patched(what: str) -> str:
+        with monkeypatch.context() as patch:
+            patch.setattr(f"sweeper.build.host.{what}", lambda: "another")
+            return builder.key(unit(source), "sm_90a")
 
-    def differs(key: str) -> bool:
-        keys.add(key)
-        return len(keys) == before + 1
+    def with_header(text: str) -> str:
+        (source.parent / "common.cuh").write_text(text)
+        return builder.key(unit(source), "sm_90a")
 
-    for change in ("tile", "arch", "define", "option", "header", "ours", "cpu", "compiler", "portable"):
-        before = len(keys)
-        match change:
-            case "tile":
-                key = builder.key(unit(source, 8), "sm_90a")
-            case "arch":
-                key = builder.key(unit(source), "sm_80")
-            case "define":
-                spec = gemm_spec(source=source, options=("-DEXTRA=1",))
-                key = builder.key(translation_unit(spec, Point.of({"tile": 16})), "sm_90a")
-            case "option":
-                spec = gemm_spec(source=source, options=("-use_fast_math",))
-                key = builder.key(translation_unit(spec, Point.of({"tile": 16})), "sm_90a")
-            case "header":
-                (source.parent / "common.cuh").write_text("#define FACTOR 2\n")
-                key = builder.key(unit(source), "sm_90a")
-                (source.parent / "common.cuh").write_text("#define FACTOR 1\n")
-            case "ours":
-                with monkeypatch.context() as patch:
-                    patch.setattr("sweeper.build.host.headers_digest", lambda: "another")
-                    key = builder.key(unit(source), "sm_90a")
-            case "cpu":
-                with monkeypatch.context() as patch:
-                    patch.setattr("sweeper.build.host.cpu_identity", lambda: "another")
-                    key = builder.key(unit(source), "sm_90a")
-            case "compiler":
-                other = HostBuilder(builder.cache, compiler=HostCompiler(("g++",), "gcc", "99.1"))
-                key = other.key(unit(source), "sm_90a")
-            case "portable":
-                key = HostBuilder(builder.cache, portable=True).key(unit(source), "sm_90a")
-        assert differs(key), change
-    assert builder.key(unit(source), "sm_90a") in keys
+    other = HostBuilder(builder.cache, compiler=HostCompiler(("g++",), "gcc", "99.1"))
+    keys = {
+        "as it is": builder.key(unit(source), "sm_90a"),
+        "tile": builder.key(unit(source, 8), "sm_90a"),
+        "architecture": builder.key(unit(source), "sm_80"),
+        "macro": builder.key(with_options(source, "-DEXTRA=1"), "sm_90a"),
+        "option": builder.key(with_options(source, "-use_fast_math"), "sm_90a"),
+        "emulator's headers": patched("headers_digest"),
+        "processor": patched("cpu_identity"),
+        "compiler": other.key(unit(source), "sm_90a"),
+        "portable": HostBuilder(builder.cache, portable=True).key(unit(source), "sm_90a"),
+        "user's header": with_header("#define FACTOR 2\n"),
+    }
+    assert len(set(keys.values())) == len(keys), keys
+    assert with_header("#define FACTOR 1\n") == keys["as it is"]
 
 
 def test_a_changed_header_is_compiled_in(builder: HostBuilder, source: Path) -> None:
@@ -145,7 +135,7 @@ def hanging(tmp_path: Path) -> HostCompiler:
 def test_a_build_that_takes_too_long_is_a_time_out(
     builder: HostBuilder, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sweeper.build.host.launcher", lambda _: None)
+    monkeypatch.setattr("sweeper.build.host.launcher_path", lambda _: None)
     slow = HostBuilder(builder.cache, compiler=hanging(tmp_path))
     with pytest.raises(TrialFailed) as caught:
         slow.build(unit(source), arch="host", deadline_s=0.2)
@@ -158,7 +148,7 @@ def test_a_build_that_takes_too_long_is_a_time_out(
 def test_closing_ends_builds_that_are_running(
     builder: HostBuilder, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sweeper.build.host.launcher", lambda _: None)
+    monkeypatch.setattr("sweeper.build.host.launcher_path", lambda _: None)
     slow = HostBuilder(builder.cache, compiler=hanging(tmp_path))
     failures: list[TrialFailed] = []
 

@@ -16,7 +16,7 @@ from sweeper.build.host import HostBuilder
 from sweeper.build.source import translation_unit
 from sweeper.device import DeviceIdentity, Target
 from sweeper.device import target as known_target
-from sweeper.emulation import find_compiler, launcher
+from sweeper.emulation import find_compiler, launcher_path
 from sweeper.errors import SetupError, TrialFailed
 from sweeper.model import Build, KernelSpec, Launch, Point, Stage, Status
 from sweeper.problem import Problem
@@ -47,7 +47,7 @@ class EmulatorBackend:
     def open(self, device: int, target: str | None) -> tuple[Target, DeviceIdentity]:
         """The limits of `target` (default: h200). Raises SetupError without a C++ compiler."""
         self._target = known_target(target or _DEFAULT_TARGET)
-        self._launcher = launcher(find_compiler())
+        self._launcher = launcher_path(find_compiler())
         identity = DeviceIdentity(f"emulated {self._target.name}", index=device)
         return self._target, identity
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from sweeper.device import Target
 from sweeper.errors import ConfigError
+from sweeper.expressions import Expression, Value
 from sweeper.geometry import evaluate_launch, point_scope, why_unsupported
 from sweeper.model import KernelSpec, Point
 
@@ -25,7 +26,7 @@ __all__ = ["is_small", "reduced_dims", "sample_blocks"]
 _KEPT = 160
 _BASE = 128
 _PERIOD = 32
-_STEPS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 20, 24, 28, 36, 44, 60, 92, 124, 252, 508)
+_STEPS = (0, 1, 2, 3, 4, 5, 6, 8, 12, 16, 20, 28, 44, 60, 92, 124, 252, 508)
 _MOST_TRIES = 400
 
 
@@ -45,7 +46,9 @@ def reduced_dims(
     if is_small(dims):
         return None
     names = [name for name, size in dims.items() if size > _KEPT]
-    levels = [_levels(dims[name]) for name in names]
+    levels = [_allowed_alone(spec, point, dims, name, target) for name in names]
+    if not all(levels):
+        return None
     for tries, sizes in enumerate(_by_product(levels)):
         smaller = {**dims, **dict(zip(names, sizes, strict=True))}
         if tries >= _MOST_TRIES or smaller == dict(dims):
@@ -58,6 +61,26 @@ def reduced_dims(
 def _levels(size: int) -> list[int]:
     base = _BASE + size % _PERIOD
     return [*(base + _PERIOD * step for step in _STEPS if base + _PERIOD * step < size), size]
+
+
+def _allowed_alone(
+    spec: KernelSpec, point: Point, dims: Mapping[str, int], name: str, target: Target
+) -> list[int]:
+    """The levels of one size that hold by themselves what is asked of it alone."""
+    scope = point_scope(spec, point, dims, target)
+    alone = [
+        condition
+        for condition in (*spec.requires.conditions, *spec.constraints)
+        if condition.names & set(dims) == {name} and condition.names <= set(scope)
+    ]
+    return [size for size in _levels(dims[name]) if _hold(alone, {**scope, name: size})]
+
+
+def _hold(conditions: Iterable[Expression], scope: Mapping[str, Value]) -> bool:
+    try:
+        return all(condition.evaluate(scope) for condition in conditions)
+    except ConfigError:
+        return False
 
 
 def _by_product(levels: Sequence[Sequence[int]]) -> Iterator[tuple[int, ...]]:
@@ -82,9 +105,9 @@ def _allowed(spec: KernelSpec, point: Point, dims: Mapping[str, int], target: Ta
     scope = point_scope(spec, point, dims, target)
     try:
         evaluate_launch(spec.launch, scope, where=spec.name)
-        return all(constraint.evaluate(scope) for constraint in spec.constraints)
     except ConfigError:
         return False
+    return _hold(spec.constraints, scope)
 
 
 def sample_blocks(grid: tuple[int, int, int], count: int, seed: int) -> npt.NDArray[np.uint64]:

@@ -29,6 +29,7 @@ __all__ = ["Verifier"]
 _WHOLE_BUDGET_S = 0.6
 _SAMPLE_BUDGET_S = 2.0
 _REFERENCE_BUDGET_S = 20.0
+_REFERENCE_DEADLINE_S = 80.0
 # What emulation costs at most on a current core, in ns. A figure and not a measurement: what is run of a
 # configuration must not depend on how busy the machine is.
 _MULTIPLY_ADD_NS = 1.0
@@ -177,8 +178,7 @@ class Verifier:
         """The outputs of the plain kernel that the description names."""
         launch, build = self._reference_launch(arena.problem), self._reference_build()
         geometry = EmulatedTrial(build, self._workers).geometry(launch)
-        deadline_s = 4 * _REFERENCE_BUDGET_S
-        report = arena.run(build.artifact, geometry, workers=self._workers, deadline_s=deadline_s)
+        report = arena.run(build.artifact, geometry, workers=self._workers, deadline_s=_REFERENCE_DEADLINE_S)
         results = {name: values.copy() for name, values in arena.outputs().items()}
         arena.reset()
         if not report.ok:

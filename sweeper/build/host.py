@@ -19,7 +19,7 @@ from sweeper.emulation import (
     cpu_identity,
     find_compiler,
     headers_digest,
-    launcher,
+    launcher_path,
     static_shared_bytes,
 )
 from sweeper.errors import SetupError, TrialFailed
@@ -116,7 +116,7 @@ class HostBuilder:
             folder=folder,
             deadline_s=deadline_s,
             portable=self.portable,
-            supervisor=launcher(self.compiler),
+            supervisor=launcher_path(self.compiler),
             running=self._running,
         )
 

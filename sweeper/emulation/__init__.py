@@ -3,7 +3,7 @@
     compiler = find_compiler()
     compile_module(ModuleSource("tiled.cu", text, ("tiled<16>",)), Path("tiled.so"), compiler=compiler, …)
     a, c = Buffer.of("A", data), Buffer("C", (512, 512), np.float32, writable=True)
-    report = launch(launcher(compiler), Path("tiled.so"), [a, c, Scalar("n", np.int32(512))], geometry)
+    report = launch(launcher_path(compiler), Path("tiled.so"), [a, c, Scalar("n", np.int32(512))], geometry)
 
 Every CUDA thread is a fiber; a block's threads run until each has come to a barrier. `include/` is what a
 kernel sees of CUDA, `runtime/` the program that runs it, built once and kept in the user's cache.
@@ -14,9 +14,10 @@ from __future__ import annotations
 from sweeper.emulation.buffers import Buffer
 from sweeper.emulation.compiler import HostCompiler, cpu_identity, find_compiler
 from sweeper.emulation.elf import static_shared_bytes
-from sweeper.emulation.launcher import Geometry, Limits, Order, launch
+from sweeper.emulation.geometry import Geometry, Limits, Order
+from sweeper.emulation.launcher import launch
 from sweeper.emulation.modules import Compilation, ModuleSource, compile_module, host_options
-from sweeper.emulation.native import headers_digest, launcher, runtime_digest
+from sweeper.emulation.native import headers_digest, launcher_path, runtime_digest
 from sweeper.emulation.report import Argument, Fault, LaunchReport, Scalar
 
 __all__ = [
@@ -37,7 +38,7 @@ __all__ = [
     "headers_digest",
     "host_options",
     "launch",
-    "launcher",
+    "launcher_path",
     "runtime_digest",
     "static_shared_bytes",
 ]

@@ -8,8 +8,6 @@ import signal
 import subprocess
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import IntEnum
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,75 +16,13 @@ import numpy.typing as npt
 
 from sweeper.emulation.buffers import Buffer
 from sweeper.emulation.children import end_group, finished_before
-from sweeper.emulation.report import (
-    REPORT_BYTES,
-    Argument,
-    Fault,
-    LaunchReport,
-    outside,
-    read_report,
-)
+from sweeper.emulation.geometry import Geometry, Limits, Order
+from sweeper.emulation.report import REPORT_BYTES, Argument, Fault, LaunchReport, outside, read_report
+from sweeper.errors import SetupError
 
-__all__ = ["Geometry", "Limits", "Order", "launch"]
+__all__ = ["launch"]
 
 _STACK_BYTES = 128 << 10
-
-
-class Order(IntEnum):
-    """In which order the threads of a block get their turn. A right kernel does not care."""
-
-    FORWARD = 0
-    REVERSE = 1
-    SHUFFLED = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What CUDA allows of a launch on one device (CUDA C++ Programming Guide, "Technical Specifications").
-
-    `static_shared_bytes` is the most a source may declare itself, `shared_bytes` that plus dynamic.
-    """
-
-    threads: int = 1024
-    block: tuple[int, int, int] = (1024, 1024, 64)
-    grid: tuple[int, int, int] = (2**31 - 1, 65535, 65535)
-    shared_bytes: int = 227 * 1024
-    static_shared_bytes: int = 48 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Geometry:
-    """Blocks, threads a block, and bytes of dynamic and static shared memory a block."""
-
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    shared_bytes: int = 0
-    static_shared_bytes: int = 0
-
-    @property
-    def threads(self) -> int:
-        return self.block[0] * self.block[1] * self.block[2]
-
-    @property
-    def blocks(self) -> int:
-        return self.grid[0] * self.grid[1] * self.grid[2]
-
-    def broken_limit(self, limits: Limits) -> str | None:
-        """The first limit that a device would refuse this launch for, with its value."""
-        for kind, sizes, most in (("block", self.block, limits.block), ("grid", self.grid, limits.grid)):
-            for axis, size, limit in zip("xyz", sizes, most, strict=True):
-                if not 1 <= size <= limit:
-                    return f"{kind} {axis} = {size} is not within 1 to {limit}"
-        if self.threads > limits.threads:
-            return f"threads {self.threads} > {limits.threads}"
-        if self.shared_bytes < 0:
-            return f"dynamic shared memory {self.shared_bytes} B < 0"
-        total = self.shared_bytes + self.static_shared_bytes
-        if total > limits.shared_bytes:
-            return f"shared memory {total} B > {limits.shared_bytes} B"
-        if self.static_shared_bytes > limits.static_shared_bytes:
-            return f"static shared memory {self.static_shared_bytes} B > {limits.static_shared_bytes} B"
-        return None
 
 
 def launch(
@@ -142,7 +78,7 @@ def launch(
     found = read_report(
         page, arguments, buffers, shared_bytes=geometry.shared_bytes, how_it_ended=_ended_badly(ended)
     )
-    if ended is None and found.kind in (None, Fault.CRASH):
+    if ended is None and found.kind is Fault.CRASH:
         return LaunchReport(
             ok=False,
             kind=Fault.TIMEOUT,
@@ -218,16 +154,22 @@ def _run(
     launcher: Path, request: int, report: int, descriptors: Sequence[int], deadline_s: float
 ) -> int | None:
     """The launcher's exit code (minus a signal), or None where the deadline ended it."""
-    process = subprocess.Popen(
-        [str(launcher), str(request), str(report), str(os.getpid())],
-        cwd="/",
-        env={"LC_ALL": "C"},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        pass_fds=descriptors,
-        start_new_session=True,
-    )
+    try:
+        process = subprocess.Popen(
+            [str(launcher), str(request), str(report), str(os.getpid())],
+            cwd="/",
+            env={"LC_ALL": "C"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=descriptors,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise SetupError(
+            f"the emulator's launcher {launcher} does not run: {error.strerror}",
+            hint="set SWEEPER_CACHE to a folder that programs may be run from",
+        ) from None
     in_time = False
     try:
         in_time = finished_before(process, time.monotonic() + deadline_s)

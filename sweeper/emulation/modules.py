@@ -159,8 +159,9 @@ def _language(source: ModuleSource) -> list[str]:
 
 
 def _link(compiler: HostCompiler) -> list[str]:
-    """The launcher has the functions that a module leaves undefined."""
-    return ["-Wl,-z,undefs"] if compiler.kind == "clang" else []
+    """The launcher has the functions that a module leaves undefined; libraries that it does not use would
+    only be loaded at every launch."""
+    return ["-Wl,--as-needed", *(["-Wl,-z,undefs"] if compiler.kind == "clang" else [])]
 
 
 def _preprocess(source: ModuleSource, language: list[str], text: Path, output: Path) -> list[str]:

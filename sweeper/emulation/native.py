@@ -18,12 +18,13 @@ import platformdirs
 from sweeper.emulation.compiler import HostCompiler, run_compiler
 from sweeper.errors import SetupError
 
-__all__ = ["INCLUDE_DIR", "headers_digest", "launcher", "runtime_digest"]
+__all__ = ["INCLUDE_DIR", "headers_digest", "launcher_path", "runtime_digest"]
 
 INCLUDE_DIR = Path(__file__).resolve().parent / "include"
 _RUNTIME_DIR = Path(__file__).resolve().parent / "runtime"
 _FLAGS = (
-    "-std=gnu++17", "-O2", "-g", "-Wall", "-fvisibility=hidden", "-fno-exceptions", "-fno-rtti", "-rdynamic", "-pthread"
+    "-std=gnu++17", "-O2", "-g", "-Wall", "-fvisibility=hidden", "-fno-exceptions", "-fno-rtti", "-rdynamic", "-pthread",
+    "-Wl,--as-needed"
 )  # fmt: skip
 _DEADLINE_S = 300.0
 
@@ -50,7 +51,7 @@ def runtime_digest() -> str:
 
 
 @functools.cache
-def launcher(compiler: HostCompiler, *, portable_switch: bool = False) -> Path:
+def launcher_path(compiler: HostCompiler, *, portable_switch: bool = False) -> Path:
     """The launcher's executable, compiled where the cache has none.
 
     `portable_switch` takes the C library's way from one fiber to another, as processors without a way

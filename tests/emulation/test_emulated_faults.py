@@ -12,6 +12,7 @@ import pytest
 from emulation_rig import Rig
 
 from sweeper.emulation import Buffer, Fault, Geometry, Limits, Scalar, launch
+from sweeper.errors import SetupError
 
 
 def out(count: int = 8, dtype: type = np.float32) -> Buffer:
@@ -288,3 +289,10 @@ def test_no_child_is_left_and_no_signal_handler_changed(rig: Rig) -> None:
     assert handlers == [signal.getsignal(s) for s in (signal.SIGSEGV, signal.SIGFPE, signal.SIGCHLD)]
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
+
+
+def test_a_launcher_that_cannot_be_run_is_a_set_up_error(rig: Rig, tmp_path: Path) -> None:
+    (tmp_path / "launcher").write_bytes(rig.launcher.read_bytes())
+    with pytest.raises(SetupError, match=r"launcher .* does not run: Permission denied") as caught:
+        rig.run(rig.module("__global__ void kernel() {}"), launcher=tmp_path / "launcher")
+    assert "SWEEPER_CACHE" in str(caught.value.hint)

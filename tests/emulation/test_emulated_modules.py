@@ -40,8 +40,8 @@ def test_an_error_in_the_users_header_is_told_with_that_file(rig: Rig, tmp_path:
 def test_a_failed_static_assertion_is_told(rig: Rig) -> None:
     text = 'template <int BK> __global__ void kernel() {\n  static_assert(BK >= 4, "BK is too small");\n}'
     error = failure(rig, text, "kernel<2>").error
-    assert error.startswith("mm.cu:2: static assertion failed")
-    assert error.endswith("BK is too small")
+    assert error.startswith("mm.cu:2: static")
+    assert "BK is too small" in error
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from emulation_rig import Rig
 
-from sweeper.emulation import cpu_identity, find_compiler, launcher, native
+from sweeper.emulation import Buffer, Fault, Scalar, cpu_identity, find_compiler, launcher_path, native
 from sweeper.emulation.compiler import HostCompiler
 from sweeper.errors import SetupError
 
@@ -82,17 +82,17 @@ def test_the_launcher_is_built_once_and_found_again(
     rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SWEEPER_CACHE", str(tmp_path))
-    launcher.cache_clear()
+    launcher_path.cache_clear()
     try:
-        path = launcher(rig.compiler)
+        path = launcher_path(rig.compiler)
         assert path.parent == tmp_path / "emulator"
         assert [p.name for p in path.parent.iterdir()] == [path.name]
-        launcher.cache_clear()
+        launcher_path.cache_clear()
         before = path.stat().st_mtime_ns
-        assert launcher(rig.compiler) == path
+        assert launcher_path(rig.compiler) == path
         assert path.stat().st_mtime_ns == before
     finally:
-        launcher.cache_clear()
+        launcher_path.cache_clear()
 
 
 def test_without_a_folder_to_write_to_the_launcher_lives_in_a_temporary_one(
@@ -100,13 +100,13 @@ def test_without_a_folder_to_write_to_the_launcher_lives_in_a_temporary_one(
 ) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("SWEEPER_CACHE", str(tmp_path / "file"))
-    launcher.cache_clear()
+    launcher_path.cache_clear()
     try:
-        path = launcher(rig.compiler)
+        path = launcher_path(rig.compiler)
         assert os.access(path, os.X_OK)
         assert tmp_path not in path.parents
     finally:
-        launcher.cache_clear()
+        launcher_path.cache_clear()
 
 
 def test_a_compiler_that_cannot_build_the_launcher_is_a_set_up_error(
@@ -115,7 +115,7 @@ def test_a_compiler_that_cannot_build_the_launcher_is_a_set_up_error(
     monkeypatch.setenv("SWEEPER_CACHE", str(tmp_path))
     script = fake(tmp_path, "g++", "main.cpp:1: error: C++98 only", code=1)
     with pytest.raises(SetupError, match=r"cannot compile the emulator: main\.cpp:1: error: C\+\+98 only"):
-        launcher(HostCompiler((str(script),), "gcc", "ancient"))
+        launcher_path(HostCompiler((str(script),), "gcc", "ancient"))
 
 
 def test_digests_cover_every_header_and_every_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,7 +150,7 @@ template <int N> __global__ void kernel(float* out, const float* in) {
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_the_portable_way_between_threads_gives_the_same_results(rig: Rig, workers: int) -> None:
-    portable = launcher(rig.compiler, portable_switch=True)
+    portable = launcher_path(rig.compiler, portable_switch=True)
     assert portable != rig.launcher
     module = rig.module(MIXED, "kernel<96>")
     values = np.random.default_rng(0).standard_normal(960).astype(np.float32)
@@ -169,3 +169,20 @@ def test_the_portable_way_between_threads_gives_the_same_results(rig: Rig, worke
     ]
     assert np.array_equal(*results)
     assert np.count_nonzero(results[0]) == 10 * (96 - 19)
+
+
+def test_the_portable_way_ends_local_memory_too(rig: Rig) -> None:
+    text = """
+        __device__ int deep(int n) {
+          volatile int local[1024];
+          local[n % 1024] = n;
+          __syncthreads();
+          return n ? deep(n - 1) + local[n % 1024] : 0;
+        }
+        __global__ void kernel(int* out, int depth) { out[threadIdx.x] = deep(depth); }"""
+    module, out = rig.module(text), Buffer("out", (4,), np.int32, writable=True)
+    for which in (rig.launcher, launcher_path(rig.compiler, portable_switch=True)):
+        assert rig.run(module, out, Scalar("depth", np.int32(20)), block=4, launcher=which).ok
+        assert out.array.tolist() == [210] * 4
+        report = rig.run(module, out, Scalar("depth", np.int32(100)), block=4, launcher=which)
+        assert report.kind is Fault.LOCAL_MEMORY

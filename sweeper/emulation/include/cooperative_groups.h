@@ -23,14 +23,20 @@ class coalesced_group {
  public:
   explicit coalesced_group(unsigned mask) : mask_(mask) {}
   void sync() const { __syncwarp(mask_); }
-  unsigned thread_rank() const { return static_cast<unsigned>(__popc(mask_ & ((1u << simt_thread->lane) - 1))); }
+  unsigned thread_rank() const {
+    return static_cast<unsigned>(__popc(mask_ & ((1u << simt_thread->lane) - 1)));
+  }
   unsigned num_threads() const { return static_cast<unsigned>(__popc(mask_)); }
   unsigned size() const { return num_threads(); }
   int any(int predicate) const { return __any_sync(mask_, predicate); }
   int all(int predicate) const { return __all_sync(mask_, predicate); }
   unsigned ballot(int predicate) const { return packed(__ballot_sync(mask_, predicate)); }
-  template <class T> T shfl(T value, int rank) const { return simt::shuffle(mask_, value, lane_of(static_cast<unsigned>(rank))); }
-  template <class T> T shfl_down(T value, unsigned delta) const { return moved(value, thread_rank() + delta); }
+  template <class T> T shfl(T value, int rank) const {
+    return simt::shuffle(mask_, value, lane_of(static_cast<unsigned>(rank)));
+  }
+  template <class T> T shfl_down(T value, unsigned delta) const {
+    return moved(value, thread_rank() + delta);
+  }
   template <class T> T shfl_up(T value, unsigned delta) const {
     return moved(value, thread_rank() < delta ? num_threads() : thread_rank() - delta);
   }
@@ -53,11 +59,12 @@ class coalesced_group {
   unsigned mask_;
 };
 
-inline coalesced_group coalesced_threads(int line = __builtin_LINE()) { return coalesced_group(simt::active_lanes(line)); }
+inline coalesced_group coalesced_threads(int line = __builtin_LINE()) {
+  return coalesced_group(simt::active_lanes(line));
+}
 
 // `Size` consecutive lanes of a warp.
-template <unsigned Size, class Parent = void>
-class thread_block_tile : public coalesced_group {
+template <unsigned Size, class Parent = void> class thread_block_tile : public coalesced_group {
  public:
   static_assert(Size <= 32 && (Size & (Size - 1)) == 0, "a tile is a power of two of lanes");
   thread_block_tile() : coalesced_group(mask()) {}
@@ -67,9 +74,15 @@ class thread_block_tile : public coalesced_group {
   unsigned meta_group_rank() const { return simt_thread->linear / Size; }
   unsigned meta_group_size() const { return (thread_block().num_threads() + Size - 1) / Size; }
   template <class T> T shfl(T value, int rank) const { return __shfl_sync(mask_, value, rank, Size); }
-  template <class T> T shfl_down(T value, unsigned delta) const { return __shfl_down_sync(mask_, value, delta, Size); }
-  template <class T> T shfl_up(T value, unsigned delta) const { return __shfl_up_sync(mask_, value, delta, Size); }
-  template <class T> T shfl_xor(T value, int lanes) const { return __shfl_xor_sync(mask_, value, lanes, Size); }
+  template <class T> T shfl_down(T value, unsigned delta) const {
+    return __shfl_down_sync(mask_, value, delta, Size);
+  }
+  template <class T> T shfl_up(T value, unsigned delta) const {
+    return __shfl_up_sync(mask_, value, delta, Size);
+  }
+  template <class T> T shfl_xor(T value, int lanes) const {
+    return __shfl_xor_sync(mask_, value, lanes, Size);
+  }
   template <class T> unsigned match_any(T value) const { return packed(__match_any_sync(mask_, value)); }
 
  private:
@@ -79,21 +92,28 @@ class thread_block_tile : public coalesced_group {
   }
 };
 
-template <unsigned Size, class Group>
-inline thread_block_tile<Size, Group> tiled_partition(const Group&) { return {}; }
+template <unsigned Size, class Group> inline thread_block_tile<Size, Group> tiled_partition(const Group&) {
+  return {};
+}
 
-template <class Group>
-inline void sync(const Group& group) { group.sync(); }
+template <class Group> inline void sync(const Group& group) { group.sync(); }
 
-template <class T> struct plus { T operator()(T a, T b) const { return a + b; } };
-template <class T> struct less { T operator()(T a, T b) const { return b < a ? b : a; } };
-template <class T> struct greater { T operator()(T a, T b) const { return a < b ? b : a; } };
+template <class T> struct plus {
+  T operator()(T a, T b) const { return a + b; }
+};
+template <class T> struct less {
+  T operator()(T a, T b) const { return b < a ? b : a; }
+};
+template <class T> struct greater {
+  T operator()(T a, T b) const { return a < b ? b : a; }
+};
 
 // The reduction of `value` over the group, in every thread of it.
 template <class Group, class T, class Operation>
 inline T reduce(const Group& group, T value, Operation operation) {
   T total = group.shfl(value, 0);
-  for (unsigned rank = 1; rank < group.num_threads(); ++rank) total = operation(total, group.shfl(value, static_cast<int>(rank)));
+  for (unsigned rank = 1; rank < group.num_threads(); ++rank)
+    total = operation(total, group.shfl(value, static_cast<int>(rank)));
   return total;
 }
 

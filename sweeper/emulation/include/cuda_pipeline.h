@@ -3,7 +3,8 @@
 #pragma once
 #include "cuda_runtime.h"
 
-inline void __pipeline_memcpy_async(void* destination, const void* source, size_t bytes, size_t zero_bytes = 0) {
+inline void __pipeline_memcpy_async(void* destination, const void* source, size_t bytes,
+                                    size_t zero_bytes = 0) {
   simt_copy_async(destination, source, static_cast<unsigned>(bytes), static_cast<unsigned>(zero_bytes));
 }
 inline void __pipeline_commit() { simt_copy_commit(); }

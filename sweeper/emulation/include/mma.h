@@ -1,6 +1,6 @@
 // nvcuda::wmma: matrix fragments spread over the lanes of a warp. Which lane holds which element is left open
-// by CUDA; here lane l holds elements l·n … l·n + n-1 of the tile in row-major order. Loads and stores let the
-// lanes meet before they touch memory, and not after; the product is computed once a warp.
+// by CUDA; here lane l holds elements l·n … l·n + n-1 of the tile in row-major order. Loads and stores let
+// the lanes meet before they touch memory, and not after; the product is computed once a warp.
 #pragma once
 #include "cuda_bf16.h"
 #include "cuda_fp16.h"
@@ -20,8 +20,16 @@ struct tf32;
 
 // How an element is stored in a fragment and what it is multiplied as. Hardware reads the upper 19 bits of a
 // tf32 operand and ignores the rest.
-template <class T> struct Traits { using Stored = T; using Factor = T; static Factor factor(T x) { return x; } };
-template <> struct Traits<__half> { using Stored = __half; using Factor = float; static float factor(__half x) { return x; } };
+template <class T> struct Traits {
+  using Stored = T;
+  using Factor = T;
+  static Factor factor(T x) { return x; }
+};
+template <> struct Traits<__half> {
+  using Stored = __half;
+  using Factor = float;
+  static float factor(__half x) { return x; }
+};
 template <> struct Traits<__nv_bfloat16> {
   using Stored = __nv_bfloat16;
   using Factor = float;
@@ -32,7 +40,11 @@ template <> struct Traits<precision::tf32> {
   using Factor = float;
   static float factor(float x) { return simt::bits<float>(simt::bits<unsigned>(x) & 0xffffe000u); }
 };
-template <> struct Traits<signed char> { using Stored = signed char; using Factor = int; static int factor(signed char x) { return x; } };
+template <> struct Traits<signed char> {
+  using Stored = signed char;
+  using Factor = int;
+  static int factor(signed char x) { return x; }
+};
 template <> struct Traits<unsigned char> {
   using Stored = unsigned char;
   using Factor = int;
@@ -40,12 +52,17 @@ template <> struct Traits<unsigned char> {
 };
 
 template <class Use, int M, int N, int K> struct Extent;
-template <int M, int N, int K> struct Extent<matrix_a, M, N, K> { static constexpr int rows = M, columns = K; };
-template <int M, int N, int K> struct Extent<matrix_b, M, N, K> { static constexpr int rows = K, columns = N; };
-template <int M, int N, int K> struct Extent<accumulator, M, N, K> { static constexpr int rows = M, columns = N; };
+template <int M, int N, int K> struct Extent<matrix_a, M, N, K> {
+  static constexpr int rows = M, columns = K;
+};
+template <int M, int N, int K> struct Extent<matrix_b, M, N, K> {
+  static constexpr int rows = K, columns = N;
+};
+template <int M, int N, int K> struct Extent<accumulator, M, N, K> {
+  static constexpr int rows = M, columns = N;
+};
 
-template <class Use, int M, int N, int K, class T, class Layout = void>
-struct fragment {
+template <class Use, int M, int N, int K, class T, class Layout = void> struct fragment {
   static constexpr int rows = Extent<Use, M, N, K>::rows, columns = Extent<Use, M, N, K>::columns;
   static constexpr int num_elements = rows * columns / 32;
   using element_type = typename Traits<T>::Stored;
@@ -68,32 +85,41 @@ inline void each_element(unsigned stride, bool row_major_layout, Visit visit) {
   simt_sync_lanes(0xffffffffu, nullptr, nullptr);
   const int first = static_cast<int>(simt_thread->lane) * Fragment::num_elements;
   for (int i = 0; i < Fragment::num_elements; ++i) {
-    const size_t row = static_cast<size_t>((first + i) / Fragment::columns), column = static_cast<size_t>((first + i) % Fragment::columns);
+    const size_t row = static_cast<size_t>((first + i) / Fragment::columns),
+                 column = static_cast<size_t>((first + i) % Fragment::columns);
     visit(i, row_major_layout ? row * stride + column : column * stride + row);
   }
 }
 
 template <class Layout> struct IsRowMajor;
-template <> struct IsRowMajor<row_major> { static constexpr bool value = true; };
-template <> struct IsRowMajor<col_major> { static constexpr bool value = false; };
+template <> struct IsRowMajor<row_major> {
+  static constexpr bool value = true;
+};
+template <> struct IsRowMajor<col_major> {
+  static constexpr bool value = false;
+};
 
 template <class Use, int M, int N, int K, class T, class Layout, class E>
 inline void load_matrix_sync(fragment<Use, M, N, K, T, Layout>& f, const E* memory, unsigned stride) {
-  each_element<fragment<Use, M, N, K, T, Layout>>(stride, IsRowMajor<Layout>::value, [&](int i, size_t at) { f.x[i] = memory[at]; });
+  each_element<fragment<Use, M, N, K, T, Layout>>(stride, IsRowMajor<Layout>::value,
+                                                  [&](int i, size_t at) { f.x[i] = memory[at]; });
 }
 
 template <int M, int N, int K, class T>
-inline void load_matrix_sync(fragment<accumulator, M, N, K, T>& f, const T* memory, unsigned stride, layout_t layout) {
-  each_element<fragment<accumulator, M, N, K, T>>(stride, layout == mem_row_major, [&](int i, size_t at) { f.x[i] = memory[at]; });
+inline void load_matrix_sync(fragment<accumulator, M, N, K, T>& f, const T* memory, unsigned stride,
+                             layout_t layout) {
+  each_element<fragment<accumulator, M, N, K, T>>(stride, layout == mem_row_major,
+                                                  [&](int i, size_t at) { f.x[i] = memory[at]; });
 }
 
 template <int M, int N, int K, class T>
-inline void store_matrix_sync(T* memory, const fragment<accumulator, M, N, K, T>& f, unsigned stride, layout_t layout) {
-  each_element<fragment<accumulator, M, N, K, T>>(stride, layout == mem_row_major, [&](int i, size_t at) { memory[at] = f.x[i]; });
+inline void store_matrix_sync(T* memory, const fragment<accumulator, M, N, K, T>& f, unsigned stride,
+                              layout_t layout) {
+  each_element<fragment<accumulator, M, N, K, T>>(stride, layout == mem_row_major,
+                                                  [&](int i, size_t at) { memory[at] = f.x[i]; });
 }
 
-template <int M, int N, int K, class TA, class TB, class TC, class TD>
-struct Product {
+template <int M, int N, int K, class TA, class TB, class TC, class TD> struct Product {
   const typename Traits<TA>::Stored* a;
   const typename Traits<TB>::Stored* b;
   const TC* c;
@@ -124,8 +150,8 @@ struct Product {
 
 template <int M, int N, int K, class TA, class LA, class TB, class LB, class TC, class TD>
 inline void mma_sync(fragment<accumulator, M, N, K, TD>& d, const fragment<matrix_a, M, N, K, TA, LA>& a,
-                     const fragment<matrix_b, M, N, K, TB, LB>& b, const fragment<accumulator, M, N, K, TC>& c,
-                     bool saturate = false) {
+                     const fragment<matrix_b, M, N, K, TB, LB>& b,
+                     const fragment<accumulator, M, N, K, TC>& c, bool saturate = false) {
   (void)saturate;
   TD result[M * N / 32];
   Product<M, N, K, TA, TB, TC, TD> payload{a.x, b.x, c.x, result};

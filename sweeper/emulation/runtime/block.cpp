@@ -4,8 +4,6 @@
 // order of threads (forward, reverse, shuffled) together with the code decides everything that happens.
 #include <string.h>
 
-#include <utility>
-
 #include "runtime.h"
 
 __thread simt::Thread* simt_thread = nullptr;
@@ -16,6 +14,12 @@ namespace simt {
 
 __thread Worker worker;
 Launch launch;
+
+template <class T> static void exchange(T& a, T& b) {
+  const T kept = a;
+  a = b;
+  b = kept;
+}
 
 static uint64_t random_below(Worker& w, uint64_t bound) {
   // splitmix64 (Steele, Lea, Flood 2014).
@@ -50,9 +54,9 @@ void* next_context(Worker& w) { return next(w); }
 static __attribute__((noinline)) void open_barrier(Worker& w) {
   if (w.live != w.size) note_hazard(w.barrier_line, 0, w.size - w.live);
   if (launch.request.order == kShuffled) {
-    for (unsigned i = w.waiting_count; i > 1; --i) std::swap(w.waiting[i - 1], w.waiting[random_below(w, i)]);
+    for (unsigned i = w.waiting_count; i > 1; --i) exchange(w.waiting[i - 1], w.waiting[random_below(w, i)]);
   }
-  std::swap(w.ready, w.waiting);
+  exchange(w.ready, w.waiting);
   w.switches += w.head;
   w.head = 0;
   w.tail = w.waiting_count;
@@ -127,11 +131,14 @@ void start_worker() {
   const Failure failure{Kind::kDeadlock, Access::kUnknown, kNowhere, 0, w.barrier_line};
   if (!in_meetings) fail(failure, "%u of %u threads wait for ever", w.live, w.size);
   if (!w.waiting_count) {
-    fail(failure, "%u threads wait at a warp-wide operation with mask 0x%08x, which other lanes of the mask never reach",
+    fail(failure,
+         "%u threads wait at a warp-wide operation with mask 0x%08x, which other lanes of the mask never "
+         "reach",
          in_meetings, mask);
   }
   fail(failure,
-       "%u threads wait at __syncthreads() in line %d, while %u wait at a warp-wide operation with mask 0x%08x",
+       "%u threads wait at __syncthreads() in line %d, while %u wait at a warp-wide operation with mask "
+       "0x%08x",
        w.waiting_count, w.barrier_line, in_meetings, mask);
 }
 
@@ -154,7 +161,7 @@ void run_block(uint64_t ordinal) {
   }
   if (launch.request.order == kShuffled) {
     w.random = launch.request.seed * 0x9e3779b97f4a7c15u + index;
-    for (unsigned i = w.size; i > 1; --i) std::swap(w.start_order[i - 1], w.start_order[random_below(w, i)]);
+    for (unsigned i = w.size; i > 1; --i) exchange(w.start_order[i - 1], w.start_order[random_below(w, i)]);
   }
   run_threads();
   if (w.live) report_deadlock(w);

@@ -23,7 +23,8 @@ static inline void perform(const Copy& copy) {
 }
 
 static void perform_until(Copies& copies, unsigned group) {
-  while (copies.done < copies.count && copies.items[copies.done].group < group) perform(copies.items[copies.done++]);
+  while (copies.done < copies.count && copies.items[copies.done].group < group)
+    perform(copies.items[copies.done++]);
   if (copies.done == copies.count) copies.done = copies.count = 0;
 }
 
@@ -38,11 +39,16 @@ void finish_copies(Worker& w, Thread* thread) {
 using namespace simt;
 
 extern "C" void simt_copy_async(void* destination, const void* source, unsigned bytes, unsigned zero_bytes) {
-  if (bytes != 4 && bytes != 8 && bytes != 16) fail({Kind::kMisaligned}, "an asynchronous copy of %u bytes; 4, 8 or 16 are possible", bytes);
-  if (zero_bytes > bytes) fail({Kind::kMisaligned}, "an asynchronous copy of %u bytes with %u of them zero", bytes, zero_bytes);
+  if (bytes != 4 && bytes != 8 && bytes != 16)
+    fail({Kind::kMisaligned}, "an asynchronous copy of %u bytes; 4, 8 or 16 are possible", bytes);
+  if (zero_bytes > bytes)
+    fail({Kind::kMisaligned}, "an asynchronous copy of %u bytes with %u of them zero", bytes, zero_bytes);
   const bool reads = zero_bytes < bytes;
-  const uintptr_t low = reinterpret_cast<uintptr_t>(destination) | (reads ? reinterpret_cast<uintptr_t>(source) : 0);
-  if (low % bytes) fail({Kind::kMisaligned}, "an asynchronous copy of %u bytes at an address that is not a multiple of it", bytes);
+  const uintptr_t low =
+      reinterpret_cast<uintptr_t>(destination) | (reads ? reinterpret_cast<uintptr_t>(source) : 0);
+  if (low % bytes)
+    fail({Kind::kMisaligned}, "an asynchronous copy of %u bytes at an address that is not a multiple of it",
+         bytes);
   Copies& copies = copies_of(simt_thread);
   if (copies.count == copies.capacity) {
     copies.capacity = copies.capacity ? 2 * copies.capacity : 16;

@@ -77,14 +77,16 @@ void fail(const Failure& failure) { fail(failure, "%s", ""); }
 void note_hazard(int line, int other_line, unsigned exited) {
   if (launch.request.strict) {
     const Failure failure{Kind::kBarrier, Access::kUnknown, kNowhere, 0, line};
-    if (exited) fail(failure, "__syncthreads() in line %d after %u threads of the block have exited", line, exited);
+    if (exited)
+      fail(failure, "__syncthreads() in line %d after %u threads of the block have exited", line, exited);
     fail(failure, "threads of the block meet at different barriers, in lines %d and %d", other_line, line);
   }
   Hazard& hazard = launch.report->hazard;
   lock_report();
   if (!hazard.found || worker.ordinal < hazard.ordinal) {
     const uint3 b = simt_block.index;
-    hazard = {worker.ordinal, 1, static_cast<uint32_t>(line), static_cast<uint32_t>(other_line), exited, {b.x, b.y, b.z}, 0};
+    hazard = {worker.ordinal,  1, static_cast<uint32_t>(line), static_cast<uint32_t>(other_line), exited,
+              {b.x, b.y, b.z}, 0};
   }
   unlock_report();
 }
@@ -105,7 +107,8 @@ static void on_signal(int signal, siginfo_t* info, void* context) {
   if (signal == SIGFPE) fail({Kind::kArithmetic});
   if (signal == SIGILL) fail({Kind::kIllegalInstruction});
   if (signal == SIGTRAP) fail({Kind::kTrap}, "a trap instruction");
-  if (signal == SIGABRT) fail({Kind::kInternal}, "the C library ended the kernel: memory of the process is damaged");
+  if (signal == SIGABRT)
+    fail({Kind::kInternal}, "the C library ended the kernel: memory of the process is damaged");
   const char* address = static_cast<const char*>(info->si_addr);
   // No address means a general protection fault: on x86-64 an aligned vector access that is not, or an
   // address outside what the processor can form.
@@ -130,7 +133,8 @@ void watch_signals() {
   struct sigaction action{};
   action.sa_sigaction = on_signal;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
-  for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT}) sigaction(signal, &action, nullptr);
+  const int watched[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT};
+  for (const int signal : watched) sigaction(signal, &action, nullptr);
   watch_signals_of_this_thread();
 }
 
@@ -142,14 +146,17 @@ static const char* base_name(const char* file) {
 }  // namespace simt
 
 extern "C" void simt_trap(const char* what, const char* file, int line) {
-  simt::fail({simt::Kind::kTrap, simt::Access::kUnknown, simt::kNowhere, 0, line}, "%s at %s:%d", what, simt::base_name(file), line);
+  simt::fail({simt::Kind::kTrap, simt::Access::kUnknown, simt::kNowhere, 0, line}, "%s at %s:%d", what,
+             simt::base_name(file), line);
 }
 
 // What the C library's assert() calls; the launcher's own takes precedence over it.
-extern "C" __attribute__((visibility("default"), noreturn)) void __assert_fail(const char* condition, const char* file,
-                                                                              unsigned line, const char*) noexcept {
-  simt::fail({simt::Kind::kAssertion, simt::Access::kUnknown, simt::kNowhere, 0, static_cast<int>(line)}, "%s at %s:%u",
-             condition, simt::base_name(file), line);
+extern "C" __attribute__((visibility("default"), noreturn)) void __assert_fail(const char* condition,
+                                                                               const char* file,
+                                                                               unsigned line,
+                                                                               const char*) noexcept {
+  simt::fail({simt::Kind::kAssertion, simt::Access::kUnknown, simt::kNowhere, 0, static_cast<int>(line)},
+             "%s at %s:%u", condition, simt::base_name(file), line);
 }
 
 extern "C" int simt_print(const char* format, ...) {

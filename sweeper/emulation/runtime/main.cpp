@@ -16,13 +16,15 @@
 namespace simt {
 
 static const Module* load_module() {
-  void* handle = dlopen(launch.request.module.c_str(), RTLD_NOW | RTLD_LOCAL);
+  void* handle = dlopen(launch.request.module, RTLD_NOW | RTLD_LOCAL);
   if (!handle) fail({Kind::kModule}, "%s", dlerror());
   const auto* module = static_cast<const Module*>(dlsym(handle, "simt_module"));
   if (!module) fail({Kind::kModule}, "it exports no kernels");
-  if (module->abi != kAbi) fail({Kind::kModule}, "it was built for version %u of the emulator, this is %u", module->abi, kAbi);
+  if (module->abi != kAbi)
+    fail({Kind::kModule}, "it was built for version %u of the emulator, this is %u", module->abi, kAbi);
   if (launch.request.kernel >= module->kernel_count) {
-    fail({Kind::kModule}, "it has %u kernels, number %u was asked for", module->kernel_count, launch.request.kernel);
+    fail({Kind::kModule}, "it has %u kernels, number %u was asked for", module->kernel_count,
+         launch.request.kernel);
   }
   launch.kernel = module->kernels + launch.request.kernel;
   return module;
@@ -30,31 +32,40 @@ static const Module* load_module() {
 
 static const char* kind_name(char kind) {
   switch (kind) {
-    case 'f': return "floating-point";
-    case 'i': return "integer";
-    case 'h': return "__half";
-    case 'b': return "__nv_bfloat16";
-    case 'p': return "pointer";
-    default: return "structure";
+    case 'f':
+      return "floating-point";
+    case 'i':
+      return "integer";
+    case 'h':
+      return "__half";
+    case 'b':
+      return "__nv_bfloat16";
+    case 'p':
+      return "pointer";
+    default:
+      return "structure";
   }
 }
 
 // region: the argument's number. Text: what the kernel takes and what was given.
-[[noreturn]] static void bad_argument(size_t index, const char* wanted, uint32_t wanted_bytes, const char* given, size_t given_bytes) {
-  fail({Kind::kArgument, Access::kUnknown, static_cast<int32_t>(index)}, "the kernel takes a %s of %u bytes, given is a %s of %zu bytes",
-       wanted, wanted_bytes, given, given_bytes);
+[[noreturn]] static void bad_argument(size_t index, const char* wanted, uint32_t wanted_bytes,
+                                      const char* given, size_t given_bytes) {
+  fail({Kind::kArgument, Access::kUnknown, static_cast<int32_t>(index)},
+       "the kernel takes a %s of %u bytes, given is a %s of %zu bytes", wanted, wanted_bytes, given,
+       given_bytes);
 }
 
 static bool elements_agree(const Parameter& p, char kind, size_t bytes) {
-  const bool any = p.pointee == 'v' || p.pointee == 's' || p.pointee == 'p' || (p.pointee == 'i' && p.pointee_bytes == 1);
+  const bool any =
+      p.pointee == 'v' || p.pointee == 's' || p.pointee == 'p' || (p.pointee == 'i' && p.pointee_bytes == 1);
   return any || (p.pointee == kind && p.pointee_bytes == bytes);
 }
 
 static void check_argument(size_t index, const Parameter& p, const ArgumentRequest& a) {
   if (a.buffer < 0) {
     const bool same_kind = p.kind == a.kind || p.kind == 's' || a.kind == 's';
-    if (p.kind == 'p' || !same_kind || p.bytes != a.value.size()) {
-      bad_argument(index, kind_name(p.kind), p.bytes, kind_name(a.kind), a.value.size());
+    if (p.kind == 'p' || !same_kind || p.bytes != a.bytes) {
+      bad_argument(index, kind_name(p.kind), p.bytes, kind_name(a.kind), a.bytes);
     }
     return;
   }
@@ -62,25 +73,28 @@ static void check_argument(size_t index, const Parameter& p, const ArgumentReque
   if (p.kind != 'p') bad_argument(index, kind_name(p.kind), p.bytes, "pointer", sizeof(void*));
   if (!elements_agree(p, a.kind, buffer.item_bytes)) {
     fail({Kind::kArgument, Access::kUnknown, static_cast<int32_t>(index)},
-         "the kernel takes a pointer to %s elements of %u bytes, given is an array of %s elements of %zu bytes",
+         "the kernel takes a pointer to %s elements of %u bytes, given is an array of %s elements of %zu "
+         "bytes",
          kind_name(p.pointee), p.pointee_bytes, kind_name(a.kind), buffer.item_bytes);
   }
   if (a.is_output && p.constant) {
-    fail({Kind::kArgument, Access::kUnknown, static_cast<int32_t>(index)}, "it is an output, the kernel takes a pointer to constant elements");
+    fail({Kind::kArgument, Access::kUnknown, static_cast<int32_t>(index)},
+         "it is an output, the kernel takes a pointer to constant elements");
   }
 }
 
 static void prepare_arguments() {
   Request& request = launch.request;
-  if (request.arguments.size() != launch.kernel->parameter_count) {
-    fail({Kind::kArgument}, "the kernel takes %u arguments, given are %zu", launch.kernel->parameter_count, request.arguments.size());
+  if (request.argument_count != launch.kernel->parameter_count) {
+    fail({Kind::kArgument}, "the kernel takes %u arguments, given are %zu", launch.kernel->parameter_count,
+         request.argument_count);
   }
-  launch.arguments = static_cast<void**>(calloc(request.arguments.size() + 1, sizeof(void*)));
-  for (size_t i = 0; i < request.arguments.size(); ++i) {
+  launch.arguments = static_cast<void**>(calloc(request.argument_count + 1, sizeof(void*)));
+  for (size_t i = 0; i < request.argument_count; ++i) {
     ArgumentRequest& a = request.arguments[i];
     check_argument(i, launch.kernel->parameters[i], a);
-    const void* source = a.value.data();
-    size_t bytes = a.value.size();
+    const void* source = a.value;
+    size_t bytes = a.bytes;
     if (a.buffer >= 0) source = &request.buffers[static_cast<size_t>(a.buffer)].data, bytes = sizeof(void*);
     void* slot = aligned_alloc(128, (bytes + 127) / 128 * 128);
     memcpy(slot, source, bytes);
@@ -108,7 +122,8 @@ static uint64_t cpu_ns() {
 
 static void run_workers(const Module* module) {
   const uint64_t blocks = launch.request.block_count;
-  const unsigned workers = launch.request.workers < blocks ? launch.request.workers : static_cast<unsigned>(blocks);
+  const unsigned workers =
+      launch.request.workers < blocks ? launch.request.workers : static_cast<unsigned>(blocks);
   for (unsigned i = 0; i < workers; ++i) {
     pthread_t thread;
     if (pthread_create(&thread, nullptr, work, const_cast<Module*>(module)) != 0) {
@@ -132,7 +147,7 @@ int main(int count, char** values) {
   launch.report = static_cast<Report*>(page);
   launch.report->version = kReportVersion;
   watch_signals();
-  launch.request = read_request(atoi(values[1]));
+  read_request(atoi(values[1]), launch.request);
   map_buffers(launch.request);
   const Module* module = load_module();
   prepare_arguments();

@@ -18,16 +18,22 @@ static size_t whole_pages(size_t bytes) { return (bytes + kPage - 1) / kPage * k
 
 // On both sides as much inaccessible address space as the buffer is large, and no less than kMargin: an index
 // computed with the wrong extent still lands in it.
-static size_t margin(const BufferRequest& buffer) { return whole_pages(buffer.bytes < kMargin ? kMargin : buffer.bytes); }
+static size_t margin(const BufferRequest& buffer) {
+  return whole_pages(buffer.bytes < kMargin ? kMargin : buffer.bytes);
+}
 
 void map_buffers(Request& request) {
-  for (BufferRequest& buffer : request.buffers) {
+  for (size_t i = 0; i < request.buffer_count; ++i) {
+    BufferRequest& buffer = request.buffers[i];
     const size_t side = margin(buffer);
-    void* space = mmap(nullptr, side * 2 + buffer.map_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (space == MAP_FAILED) fail({Kind::kInternal}, "no address space for a buffer of %zu bytes", buffer.bytes);
+    void* space = mmap(nullptr, side * 2 + buffer.map_bytes, PROT_NONE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (space == MAP_FAILED)
+      fail({Kind::kInternal}, "no address space for a buffer of %zu bytes", buffer.bytes);
     char* base = static_cast<char*>(space) + side;
     const int protection = buffer.writable ? PROT_READ | PROT_WRITE : PROT_READ;
-    if (mmap(base, buffer.map_bytes, protection, MAP_SHARED | MAP_FIXED, buffer.descriptor, 0) == MAP_FAILED) {
+    if (mmap(base, buffer.map_bytes, protection, MAP_SHARED | MAP_FIXED, buffer.descriptor, 0) ==
+        MAP_FAILED) {
       fail({Kind::kInternal}, "a buffer of %zu bytes cannot be mapped", buffer.bytes);
     }
     buffer.data = base + buffer.offset;
@@ -107,7 +113,7 @@ void check_dynamic_shared(Worker& w) {
 
 int32_t locate(const char* address, int64_t* offset) {
   const Request& request = launch.request;
-  for (size_t i = 0; i < request.buffers.size(); ++i) {
+  for (size_t i = 0; i < request.buffer_count; ++i) {
     const BufferRequest& buffer = request.buffers[i];
     if (!buffer.data) continue;
     const char* map = buffer.data - buffer.offset;

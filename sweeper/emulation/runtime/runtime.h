@@ -5,8 +5,6 @@
 #include <stdint.h>
 
 #include <atomic>
-#include <string>
-#include <vector>
 
 #include "report.h"
 #include "simt/abi.h"
@@ -93,27 +91,32 @@ struct BufferRequest {
   char* data;
 };
 
+constexpr size_t kMaxArguments = 256;
+constexpr size_t kMaxScalarBytes = 4096;  // what CUDA lets all parameters together take
+
 struct ArgumentRequest {
   int buffer;  // or -1
   char kind;   // of a scalar, or of a buffer's elements
   bool is_output;
-  std::vector<unsigned char> value;
+  size_t bytes;
+  unsigned char* value;
 };
 
 struct Request {
-  std::string module;
-  unsigned kernel = 0;
+  char module[4096];
+  unsigned kernel;
   unsigned grid[3], block[3];
-  size_t dynamic_bytes = 0;
-  size_t stack_bytes = 0;
-  unsigned order = kForward;
-  uint64_t seed = 0;
-  unsigned workers = 1;
-  bool strict = false;
-  std::vector<BufferRequest> buffers;
-  std::vector<ArgumentRequest> arguments;
-  const uint64_t* blocks = nullptr;  // linear indices, or all of them
-  uint64_t block_count = 0;
+  size_t dynamic_bytes, stack_bytes;
+  unsigned order;
+  uint64_t seed;
+  unsigned workers;
+  bool strict;
+  BufferRequest buffers[kMaxArguments];
+  size_t buffer_count;
+  ArgumentRequest arguments[kMaxArguments];
+  size_t argument_count;
+  const uint64_t* blocks;  // linear indices, or null for all of them
+  uint64_t block_count;
 };
 
 struct Launch {
@@ -129,12 +132,12 @@ struct Launch {
 extern Launch launch;
 
 // request.cpp
-Request read_request(int descriptor);
+void read_request(int descriptor, Request& request);
 
 // switch.cpp: the fibers' stacks and the jump from one to another
 Context new_fiber(Worker& w);
-void run_threads();                 // until no thread of the block can go on
-void retire_fiber();                // suspends a fiber whose thread has exited
+void run_threads();   // until no thread of the block can go on
+void retire_fiber();  // suspends a fiber whose thread has exited
 bool in_stack_guard(const char* address);
 
 // block.cpp
@@ -144,7 +147,7 @@ void run_block(uint64_t ordinal);
 void* next_context(Worker& w);
 
 // warp.cpp
-void release_gathered(Worker& w);   // once no other thread of the block can go on
+void release_gathered(Worker& w);  // once no other thread of the block can go on
 void leave_warp(Worker& w, Thread* thread);
 
 // copy.cpp

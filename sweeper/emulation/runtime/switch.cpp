@@ -24,7 +24,8 @@ extern "C" {
 __attribute__((visibility("hidden"))) void* simt_policy_begin(void* context);
 __attribute__((visibility("hidden"))) void* simt_policy_retire(void* context);
 __attribute__((visibility("hidden"))) void* simt_policy_block(void* context, int line);
-__attribute__((visibility("hidden"))) void* simt_policy_lanes(void* context, unsigned mask, void* payload, Combine combine);
+__attribute__((visibility("hidden"))) void* simt_policy_lanes(void* context, unsigned mask, void* payload,
+                                                              Combine combine);
 __attribute__((visibility("hidden"))) void* simt_policy_gather(void* context, int line, unsigned* lanes);
 __attribute__((visibility("hidden"))) void* simt_policy_yield(void* context);
 }
@@ -41,7 +42,10 @@ void* simt_policy_retire(void* context) {
 
 void* simt_policy_yield(void* context) {
   Worker& w = worker;
-  if (w.head == w.tail && w.started == w.size) return context;
+  if (w.head == w.tail && w.started == w.size) {
+    if (!w.gathering_count) return context;
+    release_gathered(w);
+  }
   w.ready[w.tail++ % kMaxThreads] = {context, simt_thread};
   return next_context(w);
 }
@@ -52,9 +56,11 @@ void* simt_policy_yield(void* context) {
 
 // Linux 6.13 can make a page inaccessible without splitting the mapping, which costs a third.
 static void guard(char* page) {
+#ifndef SIMT_PORTABLE_SWITCH
   static std::atomic<bool> light{true};
   if (light && madvise(page, kPage, MADV_GUARD_INSTALL) == 0) return;
   light = false;
+#endif
   mprotect(page, kPage, PROT_NONE);
 }
 
@@ -71,11 +77,14 @@ static char* stack_bottom(Worker& w, unsigned index) {
   return w.stacks + spacing * index;
 }
 
-static size_t stack_bytes(unsigned index) { return launch.request.stack_bytes - index * kStagger % kStaggerSpan; }
+static size_t stack_bytes(unsigned index) {
+  return launch.request.stack_bytes - index * kStagger % kStaggerSpan;
+}
 
 bool in_stack_guard(const char* address) {
   const Worker& w = worker;
-  if (!w.stacks || address < w.stacks || address >= w.stacks + launch.request.stack_bytes * w.size) return false;
+  if (!w.stacks || address < w.stacks || address >= w.stacks + launch.request.stack_bytes * w.size)
+    return false;
   return static_cast<size_t>(address - w.stacks) % launch.request.stack_bytes < kPage;
 }
 
@@ -146,6 +155,7 @@ void retire_fiber() { simt_retire(); }
 #else
 
 #include <setjmp.h>
+#include <stdlib.h>
 #include <ucontext.h>
 
 namespace simt {
@@ -163,8 +173,7 @@ static void go_on(void* context) {
   _longjmp(to->place, 1);
 }
 
-template <class Policy>
-static void suspend(Policy policy) {
+template <class Policy> static void suspend(Policy policy) {
   Portable here;
   here.fresh = nullptr;
   if (_setjmp(here.place) == 0) go_on(policy(&here));
@@ -177,13 +186,15 @@ Context new_fiber(Worker& w) {
   char* bottom = stack_bottom(w, w.fibers);
   const size_t bytes = stack_bytes(w.fibers);
   ++w.fibers;
-  auto* context = new ucontext_t;
+  auto* context = static_cast<ucontext_t*>(calloc(1, sizeof(ucontext_t)));
   getcontext(context);
   context->uc_link = nullptr;
   context->uc_stack.ss_sp = bottom + kPage;
   context->uc_stack.ss_size = bytes - kPage;
   makecontext(context, &fiber_main, 0);
-  return new Portable{{}, context};
+  auto* fiber = static_cast<Portable*>(calloc(1, sizeof(Portable)));
+  fiber->fresh = context;
+  return fiber;
 }
 
 }  // namespace simt

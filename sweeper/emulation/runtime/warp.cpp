@@ -25,17 +25,19 @@ static __attribute__((noinline)) Meeting& open_meeting(Warp& warp, unsigned mask
   return warp.meeting[warp.meetings++] = {mask, 0, combine};
 }
 
-extern "C" __attribute__((visibility("hidden"))) void* simt_policy_lanes(void* context, unsigned mask, void* payload,
-                                                                         Combine combine) {
+extern "C" __attribute__((visibility("hidden"))) void* simt_policy_lanes(void* context, unsigned mask,
+                                                                         void* payload, Combine combine) {
   Worker& w = worker;
   Thread* thread = simt_thread;
   Warp& warp = w.warps[thread->warp];
   const unsigned bit = 1u << thread->lane;
   if (unlikely(!(mask & bit))) {
-    fail({Kind::kWarp}, "a warp-wide operation with mask 0x%08x in lane %u, which the mask leaves out", mask, thread->lane);
+    fail({Kind::kWarp}, "a warp-wide operation with mask 0x%08x in lane %u, which the mask leaves out", mask,
+         thread->lane);
   }
-  Meeting& meeting = likely(warp.meetings == 1 && warp.meeting[0].mask == mask) ? warp.meeting[0]
-                                                                              : open_meeting(warp, mask, combine);
+  Meeting& meeting = likely(warp.meetings == 1 && warp.meeting[0].mask == mask)
+                         ? warp.meeting[0]
+                         : open_meeting(warp, mask, combine);
   if (unlikely(meeting.combine != combine)) {
     fail({Kind::kWarp}, "lanes of one warp meet at different warp-wide operations with mask 0x%08x", mask);
   }
@@ -58,7 +60,8 @@ void leave_warp(Worker& w, Thread* thread) {
   }
 }
 
-extern "C" __attribute__((visibility("hidden"))) void* simt_policy_gather(void* context, int line, unsigned* lanes) {
+extern "C" __attribute__((visibility("hidden"))) void* simt_policy_gather(void* context, int line,
+                                                                          unsigned* lanes) {
   Worker& w = worker;
   Warp& warp = w.warps[simt_thread->warp];
   const unsigned lane = simt_thread->lane;
@@ -77,7 +80,8 @@ void release_gathered(Worker& w) {
       if (!(warp.gathering >> lane & 1)) continue;
       unsigned together = 0;
       for (unsigned other = 0; other < kWarpSize; ++other) {
-        if (warp.gathering >> other & 1 && warp.gather_line[other] == warp.gather_line[lane]) together |= 1u << other;
+        if (warp.gathering >> other & 1 && warp.gather_line[other] == warp.gather_line[lane])
+          together |= 1u << other;
       }
       *static_cast<unsigned*>(warp.payload[lane]) = together;
       warp.payload[lane] = nullptr;

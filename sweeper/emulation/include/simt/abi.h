@@ -69,7 +69,8 @@ SIMT_FUNCTION unsigned simt_sync_block_count(int line, int predicate, unsigned* 
 SIMT_FUNCTION void simt_sync_lanes(unsigned mask, void* payload, simt::Combine combine);
 SIMT_FUNCTION void simt_gather_lanes(int line, unsigned* lanes);
 SIMT_FUNCTION void simt_yield();
-SIMT_FUNCTION void simt_copy_async(void* destination, const void* source, unsigned bytes, unsigned zero_bytes);
+SIMT_FUNCTION void simt_copy_async(void* destination, const void* source, unsigned bytes,
+                                   unsigned zero_bytes);
 SIMT_FUNCTION void simt_copy_commit();
 SIMT_FUNCTION void simt_copy_wait(unsigned groups_left);
 SIMT_FUNCTION int simt_print(const char* format, ...) __attribute__((format(printf, 1, 2)));

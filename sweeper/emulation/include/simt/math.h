@@ -142,7 +142,8 @@ inline double __longlong_as_double(long long x) { return simt::bits<double>(x); 
 inline int __double2hiint(double x) { return static_cast<int>(simt::bits<unsigned long long>(x) >> 32); }
 inline int __double2loint(double x) { return static_cast<int>(simt::bits<unsigned long long>(x)); }
 inline double __hiloint2double(int high, int low) {
-  return simt::bits<double>(static_cast<unsigned long long>(static_cast<unsigned>(high)) << 32 | static_cast<unsigned>(low));
+  const unsigned long long upper = static_cast<unsigned>(high);
+  return simt::bits<double>(upper << 32 | static_cast<unsigned>(low));
 }
 
 namespace simt {
@@ -193,15 +194,22 @@ inline unsigned __brev(unsigned x) {
   return __builtin_bswap32(x);
 }
 inline unsigned long long __brevll(unsigned long long x) {
-  return static_cast<unsigned long long>(__brev(static_cast<unsigned>(x))) << 32 | __brev(static_cast<unsigned>(x >> 32));
+  const unsigned long long low = __brev(static_cast<unsigned>(x));
+  return low << 32 | __brev(static_cast<unsigned>(x >> 32));
 }
 inline int __mulhi(int a, int b) { return static_cast<int>(static_cast<long long>(a) * b >> 32); }
-inline unsigned __umulhi(unsigned a, unsigned b) { return static_cast<unsigned>(static_cast<unsigned long long>(a) * b >> 32); }
-inline long long __mul64hi(long long a, long long b) { return static_cast<long long>(static_cast<__int128>(a) * b >> 64); }
+inline unsigned __umulhi(unsigned a, unsigned b) {
+  return static_cast<unsigned>(static_cast<unsigned long long>(a) * b >> 32);
+}
+inline long long __mul64hi(long long a, long long b) {
+  return static_cast<long long>(static_cast<__int128>(a) * b >> 64);
+}
 inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
   return static_cast<unsigned long long>(static_cast<unsigned __int128>(a) * b >> 64);
 }
-inline int __mul24(int a, int b) { return static_cast<int>(static_cast<unsigned>(a << 8 >> 8) * static_cast<unsigned>(b << 8 >> 8)); }
+inline int __mul24(int a, int b) {
+  return static_cast<int>(static_cast<unsigned>(a << 8 >> 8) * static_cast<unsigned>(b << 8 >> 8));
+}
 inline unsigned __umul24(unsigned a, unsigned b) { return (a & 0xffffffu) * (b & 0xffffffu); }
 inline unsigned __sad(int a, int b, unsigned sum) { return sum + static_cast<unsigned>(a < b ? b - a : a - b); }
 inline unsigned __funnelshift_l(unsigned low, unsigned high, unsigned shift) {

@@ -8,6 +8,10 @@
 
 namespace simt {
 
+#if defined(__clang__) && __clang_major__ < 15
+#define SIMT_SOFTWARE_HALF 1
+#endif
+
 #if defined(__FLT16_MANT_DIG__) && !defined(SIMT_SOFTWARE_HALF)
 struct Binary16 {
   using Storage = _Float16;
@@ -99,7 +103,7 @@ struct Narrow {
   friend Narrow __hmul_rn(Narrow a, Narrow b) { return a * b; }
   friend Narrow __hadd_sat(Narrow a, Narrow b) { return __saturatef(a + b); }
   friend Narrow __hmul_sat(Narrow a, Narrow b) { return __saturatef(a * b); }
-  // Exact in double: a product of two 11-bit significands and a third number, then one rounding to float.
+  // The product is exact; the sum is rounded to float first, which seldom changes the last bit.
   friend Narrow __hfma(Narrow a, Narrow b, Narrow c) { return __builtin_fmaf(a.value(), b.value(), c.value()); }
   friend Narrow __hneg(Narrow a) { return -a; }
   friend Narrow __habs(Narrow a) { return from_raw(a.raw() & 0x7fff); }
