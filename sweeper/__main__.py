@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sweeper.app import main
+from sweeper.cli.app import main
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -25,7 +25,7 @@ from sweeper.config import BackendConfig, BuildConfig, Config
 from sweeper.device import DeviceIdentity, Target, target
 from sweeper.errors import ConfigError, did_you_mean
 from sweeper.model import Build, KernelSpec, Point, TimeSource
-from sweeper.pool import DeviceWorker
+from sweeper.worker.pool import DeviceWorker
 
 __all__ = ["Evaluator", "LiveEvaluator", "ReplayEvaluator", "Ticket", "make_evaluator"]
 

@@ -30,9 +30,9 @@ from sweeper.model import (
     digest,
 )
 from sweeper.resources import Resources, resources, suspect
-from sweeper.result_row import time_ms
 from sweeper.search.base import Strategy
 from sweeper.space import Space
+from sweeper.table.row import time_ms
 
 __all__ = ["Listener", "Recorder", "Study", "Tally", "tune"]
 

@@ -18,11 +18,11 @@ from specs import gemm_spec
 from sweeper.backend import cuda_identity
 from sweeper.backend.base import MeasureProtocol, Outcome
 from sweeper.backend.cuda import CudaBackend
+from sweeper.device.nvml import NvmlReadings
 from sweeper.errors import TrialFailed
-from sweeper.geometry import launch_of
 from sweeper.model import Build, KernelSpec, Launch, Point
-from sweeper.nvml import NvmlReadings
 from sweeper.problem import resolve
+from sweeper.resources.geometry import launch_of
 
 DIMS = {"M": 12, "N": 10, "K": 8}
 QUICK = MeasureProtocol(warmup_ms=1.0, min_samples=3, max_samples=5, max_seconds=5.0)

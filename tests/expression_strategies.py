@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from sweeper.syntax import (
+from sweeper.expressions.syntax import (
     Binary,
     Call,
     Comparison,

@@ -15,10 +15,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sweeper import kernel
 from sweeper.backend.base import MeasureProtocol, Outcome
 from sweeper.device import DeviceIdentity, Target, target
 from sweeper.errors import ConfigError, SetupError, TrialFailed
+from sweeper.kernel import description as kernel
 from sweeper.model import Build, Check, KernelSpec, Launch, Mismatch, Point, Stage, Status, Timing
 from sweeper.problem import Problem
 
@@ -179,6 +179,6 @@ _ACTIONS: dict[str, Callable[[], None]] = {
 }
 
 if __name__ == "__main__":
-    from sweeper.worker import run
+    from sweeper.worker.main import run
 
     run(sys.argv[1:], {"fake": lambda scratch, shared: FakeBackend(scratch or Path())})

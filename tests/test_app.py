@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.app import main
+from sweeper.cli.app import main
 from sweeper.model import Status
 
 SAXPY = Path(__file__).parents[1] / "docs" / "examples" / "saxpy"
@@ -255,7 +255,7 @@ def test_the_package_is_light_and_never_starts_cuda_in_the_parent() -> None:
     heavy = "[m for m in ('pandas', 'optuna', 'hydra', 'sqlalchemy', 'pycuda', 'torch') if m in sys.modules]"
     bare = python("-c", f"import sys, sweeper; print({heavy})")
     assert bare.stdout.strip() == "[]"
-    session = python("-c", "import sys, sweeper.session; print('pycuda' in sys.modules)")
+    session = python("-c", "import sys, sweeper.cli.session; print('pycuda' in sys.modules)")
     assert session.stdout.strip() == "False"
 
 

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from specs import array, scalar
 
-from sweeper.arguments import cast, resolve_array, resolve_dims, resolve_scalar
 from sweeper.dtypes import DTYPES, dtype
 from sweeper.errors import ConfigError, ExpressionError
+from sweeper.problem.arguments import cast, resolve_array, resolve_dims, resolve_scalar
 
 FLOAT32 = dtype("float32")
 

@@ -17,15 +17,15 @@ from cuda_rig import POINT, QUICK, FakeNvml, Rig, make_rig, product
 from fake_pycuda import Behaviour, FakeDriver, Lost, Refused
 from specs import gemm_spec, saxpy_spec
 
-from sweeper.arguments import ResolvedScalar
 from sweeper.backend import cuda_identity
 from sweeper.backend.cuda_memory import scalar_format
+from sweeper.device.nvml import NvmlReadings
 from sweeper.dtypes import dtype
 from sweeper.errors import ConfigError, SetupError, TrialFailed
-from sweeper.geometry import launch_of
 from sweeper.model import KernelSpec, Launch, Stage, Status
-from sweeper.nvml import NvmlReadings
 from sweeper.problem import resolve
+from sweeper.problem.arguments import ResolvedScalar
+from sweeper.resources.geometry import launch_of
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import pytest
 from cuda_rig import QUICK, FakeNvml, make_rig, product
 from fake_pycuda import Behaviour, FakeDriver
 
+from sweeper.device.nvml import NvmlReadings
 from sweeper.model import Stage, Status
-from sweeper.nvml import NvmlReadings
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ from specs import array, gemm_spec, launch, param_specs, scalar, spec
 
 from sweeper.backend.base import Outcome
 from sweeper.errors import KernelError, TrialFailed
-from sweeper.geometry import launch_of
 from sweeper.model import KernelSpec, Launch, ReferenceSpec, Stage, Status
 from sweeper.problem import Problem, resolve
+from sweeper.resources.geometry import launch_of
 
 
 @pytest.fixture

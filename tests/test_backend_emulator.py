@@ -22,10 +22,10 @@ from sweeper.build.source import translation_unit
 from sweeper.device import target
 from sweeper.errors import ConfigError, KernelError, SetupError, TrialFailed
 from sweeper.expressions import parse
-from sweeper.geometry import launch_of
 from sweeper.model import Build, KernelSpec, Launch, Point, ReferenceSpec, Requires, Stage, Status
 from sweeper.paths import kernels_dir
 from sweeper.problem import resolve
+from sweeper.resources.geometry import launch_of
 
 TILED = """
 template <typename T, int tile>

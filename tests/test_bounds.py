@@ -10,10 +10,10 @@ import pytest
 from expression_strategies import ROWS, SCOPES, TREES
 from hypothesis import HealthCheck, given, settings
 
-from sweeper.bounds import Interval, interval_of, may_hold
 from sweeper.errors import ExpressionError
 from sweeper.expressions import Value, parse
-from sweeper.syntax import Node, render
+from sweeper.expressions.syntax import Node, render
+from sweeper.space.bounds import Interval, interval_of, may_hold
 
 
 def possible(text: str, **ranges: Any) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.command_line import Arguments, normalise
+from sweeper.cli.command_line import Arguments, normalise
 from sweeper.errors import ConfigError
 
 GROUPS = ["shape", "kernel", "search", "measure", "backend", "experiment", "problem"]

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweeper.contraction import evaluate, parse_contraction, rectangles, take
 from sweeper.errors import KernelError
+from sweeper.problem.contraction import evaluate, parse_contraction, rectangles, take
 
 MATRICES = [("A", (4, 6)), ("B", (6, 5))]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sweeper.cxx import tokenize
-from sweeper.cxx_integer import integer_constants, integer_value
+from sweeper.source.cxx import tokenize
+from sweeper.source.cxx_integer import integer_constants, integer_value
 
 
 def words(text: str) -> list[str]:

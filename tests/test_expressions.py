@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 
 from sweeper.errors import ConfigError, ExpressionError
 from sweeper.expressions import Expression, Value, parse
-from sweeper.syntax import Node, render
+from sweeper.expressions.syntax import Node, render
 
 
 def value(text: str, **scope: Value) -> Value:

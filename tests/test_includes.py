@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sweeper.errors import KernelError
-from sweeper.includes import read_tree
+from sweeper.source.includes import read_tree
 
 
 def write(folder: Path, **files: str) -> Path:

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from specs import array
 
-from sweeper.arguments import resolve_array
 from sweeper.dtypes import DTYPES, dtype
 from sweeper.errors import KernelError
-from sweeper.inputs import FILLS, amplitude, generate, stream
+from sweeper.problem.arguments import resolve_array
+from sweeper.problem.inputs import FILLS, amplitude, generate, stream
 
 FLOATS = ["float64", "float32", "tf32", "float16", "bfloat16"]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sweeper.nvml import Nvml, NvmlReadings, device_fault, slow_down_reasons
+from sweeper.device.nvml import Nvml, NvmlReadings, device_fault, slow_down_reasons
 
 BUS = "0000:18:00.0"
 

@@ -9,14 +9,15 @@ from pathlib import Path
 import pytest
 from fake_worker import spec_in
 
-from sweeper import child, pool
 from sweeper.backend.base import MeasureProtocol
 from sweeper.config import MeasureConfig
 from sweeper.device import target
 from sweeper.errors import ConfigError, SetupError, TrialFailed, WorkerError
 from sweeper.model import Build, Check, Launch, Point, Stage, Status
-from sweeper.pool import Deadlines, DeviceWorker
 from sweeper.problem import resolve
+from sweeper.process import child
+from sweeper.worker import pool
+from sweeper.worker.pool import Deadlines, DeviceWorker
 
 HERE = str(Path(__file__).parent)
 BUILD = Build("key", "nvcc", Path("k.cubin"), "act_kernel", "nvcc 13")

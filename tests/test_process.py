@@ -16,10 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from sweeper import child as child_module
-from sweeper import serving
 from sweeper.errors import SetupError
-from sweeper.process import Child, ChildDied, ChildTimeout, ChildUnkillable, StopServing, serve
+from sweeper.process import Child, ChildDied, ChildTimeout, ChildUnkillable, StopServing, serve, serving
+from sweeper.process import child as child_module
 
 HERE = str(Path(__file__).parent)
 ENV = {"PYTHONPATH": HERE}

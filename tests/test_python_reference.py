@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from specs import array
 
-from sweeper.arguments import resolve_array
 from sweeper.dtypes import dtype
 from sweeper.errors import KernelError
-from sweeper.python_reference import PythonReference
+from sweeper.problem.arguments import resolve_array
+from sweeper.problem.python_reference import PythonReference
 
 X = np.arange(4, dtype=np.float32)
 

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from specs import array, contraction, gemm_spec, spec
 
-from sweeper.arguments import resolve_array
 from sweeper.dtypes import dtype
 from sweeper.errors import ConfigError, KernelError
 from sweeper.problem import resolve
-from sweeper.reference import from_function
+from sweeper.problem.arguments import resolve_array
+from sweeper.problem.reference import from_function
 
 
 def problem_of(precision="float32", m=20, n=30, k=40, **changes):

@@ -10,7 +10,7 @@ from specs import gemm_spec
 from sweeper.dtypes import dtype
 from sweeper.errors import ConfigError
 from sweeper.problem import resolve
-from sweeper.rounding import function_bound, largest, require_in_range
+from sweeper.problem.rounding import function_bound, largest, require_in_range
 
 
 def problem_of(precision, m, n, k, **changes):

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.includes import SourceTree, read_tree
-from sweeper.source_check import SourceProblem, check_names, declared_types, self_defined
+from sweeper.source.includes import SourceTree, read_tree
+from sweeper.source.names import SourceProblem, check_names, declared_types, self_defined
 
 
 def tree_of(folder: Path, text: str, **headers: str) -> SourceTree:

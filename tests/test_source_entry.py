@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.includes import SourceTree, read_tree
-from sweeper.source_entry import block_problem, check_arguments
-from sweeper.source_signature import EntrySignature, find_entry, kernel_names, may_declare
+from sweeper.source.entry import block_problem, check_arguments
+from sweeper.source.includes import SourceTree, read_tree
+from sweeper.source.signature import EntrySignature, find_entry, kernel_names, may_declare
 
 
 @pytest.fixture

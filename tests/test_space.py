@@ -12,11 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sweeper import feasibility, joins
 from sweeper.errors import ConfigError, ExpressionError, NoValidConfiguration
 from sweeper.expressions import Value, parse
 from sweeper.model import ParamSpec, Point
-from sweeper.space import Space, build_space
+from sweeper.space import Space, build_space, feasibility, joins
 
 # CLBlast's xgemm: the levels and constraints of its restricted tuning run.
 CLBLAST_LEVELS: dict[str, Sequence[Value]] = {

@@ -12,8 +12,8 @@ ROOT = Path(sweeper.__file__).parent
 # From the ground up: a module imports only from its own layer and those before it.
 LAYERS = (
     "errors", "dtypes", "paths", "atomic", "redaction", "expressions", "model", "source", "device", "kernel", "space",
-    "problem", "resources", "statistics", "wire", "record", "sqlite_file", "process", "build", "emulation",
-    "backend", "worker", "search", "store", "table", "provenance", "evaluate", "tune", "cli", "__main__",
+    "problem", "resources", "statistics", "wire", "record", "sqlite_file", "process", "emulation", "build",
+    "backend", "worker", "search", "store", "table", "provenance", "config", "evaluate", "tune", "cli", "__main__",
 )  # fmt: skip
 
 
@@ -38,7 +38,8 @@ def imported(path: Path) -> set[str]:
             continue
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "sweeper":
             base = node.module.partition(".")[2]
-            found |= {f"{base}.{alias.name}".strip(".") for alias in node.names} | {base}
+            names = {f"{base}.{alias.name}".strip(".") for alias in node.names}
+            found |= names if names <= set(modules()) else names | {base}
         elif isinstance(node, ast.Import):
             found |= {a.name.partition(".")[2] for a in node.names if a.name.startswith("sweeper.")}
     return found & set(modules())
@@ -88,7 +89,9 @@ def test_only_the_process_that_owns_a_gpu_imports_pycuda() -> None:
         for name, path in modules().items()
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Import | ast.ImportFrom)
-        for target in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names])
+        for target in (
+            [node.module or ""] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names]
+        )
         if target.split(".")[0] == "pycuda"
     }
     assert {name.partition(".")[0] for name in users} <= allowed

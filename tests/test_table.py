@@ -24,8 +24,6 @@ from contract.store_contract import trial  # noqa: E402
 from sweeper.atomic import atomic_write  # noqa: E402
 from sweeper.errors import NoValidConfiguration, StorageError  # noqa: E402
 from sweeper.model import Build, Check, Launch, Role, Stage, Status, TimeSource, Timing, Trial  # noqa: E402
-from sweeper.ranking import failure_lines  # noqa: E402
-from sweeper.result_row import without_paths  # noqa: E402
 from sweeper.table import (  # noqa: E402
     COLUMNS,
     best,
@@ -37,6 +35,8 @@ from sweeper.table import (  # noqa: E402
     status_counts,
     write_csv,
 )
+from sweeper.table.ranking import failure_lines  # noqa: E402
+from sweeper.table.row import without_paths  # noqa: E402
 
 
 def timed(number: int, *samples: float, **changes: Any) -> Trial:
@@ -545,5 +545,5 @@ def test_ranking_survives_the_way_through_a_file(tmp_path: Path) -> None:
 
 
 def test_pandas_is_not_imported_until_a_table_is_made() -> None:
-    code = "import sys, sweeper.table, sweeper.ranking; sys.exit('pandas' in sys.modules)"
+    code = "import sys, sweeper.table, sweeper.table.ranking; sys.exit('pandas' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

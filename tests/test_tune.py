@@ -15,11 +15,11 @@ from sweeper.backend.base import Outcome
 from sweeper.device import DeviceIdentity, target
 from sweeper.errors import TrialFailed
 from sweeper.evaluate import Ticket
-from sweeper.geometry import implicit_constraints, launch_derived, scope_constants
 from sweeper.model import Build, Check, Point, Role, Stage, Status, TimeSource, Timing, Trial
-from sweeper.result_row import time_ms
+from sweeper.resources.geometry import implicit_constraints, launch_derived, scope_constants
 from sweeper.search import make
 from sweeper.space import Space, build_space
+from sweeper.table.row import time_ms
 from sweeper.tune import Study, Tally, tune
 
 DIMS = {"M": 512, "N": 512, "K": 512}
@@ -35,7 +35,9 @@ class FakeWorld:
     target = target("h200")
     identity = DeviceIdentity(name="fake")
 
-    def __init__(self, answer: Callable[[Point], float | TrialFailed | None], *, measured: bool = True) -> None:
+    def __init__(
+        self, answer: Callable[[Point], float | TrialFailed | None], *, measured: bool = True
+    ) -> None:
         self.answer = answer
         self.time_source = TimeSource.MEASURED if measured else TimeSource.PREDICTED
         self.submitted: list[Point] = []
@@ -46,7 +48,9 @@ class FakeWorld:
     def submit(self, point: Point) -> Ticket:
         self.submitted.append(point)
         build: Future[Build] = Future()
-        build.set_result(Build("key", "fake", Path("kernel.cubin"), "matmul", "fake 1", registers=40, seconds=0.5))
+        build.set_result(
+            Build("key", "fake", Path("kernel.cubin"), "matmul", "fake 1", registers=40, seconds=0.5)
+        )
         return Ticket(point, build)
 
     def finish(self, ticket: Ticket) -> Outcome:
@@ -55,10 +59,14 @@ class FakeWorld:
         if isinstance(answer, TrialFailed):
             raise answer
         timing = None if answer is None else Timing((answer, answer, answer), "events", "cold")
-        return Outcome(check=RIGHT, build=ticket.build.result() if ticket.build else None, launch=None, timing=timing)
+        return Outcome(
+            check=RIGHT, build=ticket.build.result() if ticket.build else None, launch=None, timing=timing
+        )
 
     def baseline(self, library: str) -> Outcome:
-        return Outcome(check=RIGHT, build=None, launch=None, timing=Timing((0.5,), "events", "cold"), note=library)
+        return Outcome(
+            check=RIGHT, build=None, launch=None, timing=Timing((0.5,), "events", "cold"), note=library
+        )
 
     def close(self) -> None: ...
 
@@ -132,7 +140,9 @@ def test_builds_run_ahead_by_no_more_than_told() -> None:
 
 
 def test_a_failed_configuration_is_a_row_with_its_reason_and_the_loop_goes_on() -> None:
-    failure = TrialFailed(Status.WRONG_RESULT, Stage.VERIFY, "3 of 4 elements are wrong", details={"check": RIGHT})
+    failure = TrialFailed(
+        Status.WRONG_RESULT, Stage.VERIFY, "3 of 4 elements are wrong", details={"check": RIGHT}
+    )
     tally, memory = run(FakeWorld(lambda p: failure if p.params["tile"] == 8 else by_tile(p)))
     failed = next(t for t in memory.trials if t.status is not Status.OK)
     assert (failed.status, failed.stage, failed.reason) == (Status.WRONG_RESULT, Stage.VERIFY, failure.reason)

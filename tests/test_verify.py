@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from specs import array
 
-from sweeper.arguments import resolve_array
 from sweeper.dtypes import DTYPES, dtype
 from sweeper.errors import KernelError
-from sweeper.reference import ReferenceValues
-from sweeper.verify import check, is_poison, poison
+from sweeper.problem.arguments import resolve_array
+from sweeper.problem.reference import ReferenceValues
+from sweeper.problem.verify import check, is_poison, poison
 
 SHAPE = (64, 64)
 

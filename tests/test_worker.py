@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from fake_worker import FakeBackend, spec_in
 
-from sweeper import worker
 from sweeper.backend.base import MeasureProtocol, Outcome
 from sweeper.device import DeviceIdentity, Target, target
 from sweeper.model import Build, Check
-from sweeper.operations import Operations
 from sweeper.process import StopServing
 from sweeper.wire import from_wire, to_wire
+from sweeper.worker import main as worker
+from sweeper.worker.operations import Operations
 
 BUILD = Build("key", "nvcc", Path("k.cubin"), "act_kernel", "nvcc 13")
 

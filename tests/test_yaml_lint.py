@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from sweeper.cli.yaml_lint import lint
 from sweeper.errors import ConfigError
 from sweeper.paths import conf_dir
-from sweeper.yaml_lint import lint
 
 
 def check(tmp_path: Path, text: str) -> None:

@@ -18,11 +18,11 @@ from sweeper.backend.cuda_timing import Timer
 from sweeper.backend.cuda_verify import Launcher, Verification
 from sweeper.backend.reference_cache import ReferenceCache
 from sweeper.device import DeviceIdentity, Target
+from sweeper.device.nvml import Nvml, NvmlReadings, device_fault
 from sweeper.errors import ConfigError, KernelError, SetupError, TrialFailed
 from sweeper.model import Build, Check, KernelSpec, Launch, Point, Stage, Timing
-from sweeper.nvml import Nvml, NvmlReadings, device_fault
 from sweeper.problem import Problem
-from sweeper.reference import ReferenceValues
+from sweeper.problem.reference import ReferenceValues
 
 __all__ = ["CudaBackend"]
 

@@ -14,9 +14,9 @@ import numpy as np
 from sweeper.backend.cuda_identity import claim, device_uuid
 from sweeper.backend.cuda_ptx import CANARY, PTX
 from sweeper.device import DeviceIdentity, Target, from_query
+from sweeper.device.nvml import Nvml, NvmlReadings
 from sweeper.errors import SetupError, TrialFailed
 from sweeper.model import Stage, Status
-from sweeper.nvml import Nvml, NvmlReadings
 
 __all__ = ["CudaDevice"]
 

@@ -10,8 +10,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from sweeper.device.nvml import Nvml
 from sweeper.errors import SetupError
-from sweeper.nvml import Nvml
 
 __all__ = ["claim", "device_uuid"]
 

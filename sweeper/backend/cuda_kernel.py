@@ -12,8 +12,8 @@ from sweeper.backend.cuda_verify import Launcher
 from sweeper.build.elf import CubinError, KernelImage, choose_kernel, read_kernels
 from sweeper.device import Target
 from sweeper.errors import KernelError, TrialFailed
-from sweeper.geometry import evaluate_launch, point_scope, why_not_launchable
 from sweeper.model import Build, KernelSpec, Launch, Point, Stage, Status
+from sweeper.resources.geometry import evaluate_launch, point_scope, why_not_launchable
 
 __all__ = ["LoadedKernel", "load_kernel", "plain_kernel"]
 

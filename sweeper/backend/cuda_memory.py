@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sweeper.arguments import ResolvedArray, ResolvedScalar
 from sweeper.backend.cuda_device import CudaDevice
 from sweeper.model import Direction
 from sweeper.problem import Problem
+from sweeper.problem.arguments import ResolvedArray, ResolvedScalar
 
 __all__ = ["Arguments", "DeviceArray", "allocated_bytes", "scalar_format"]
 

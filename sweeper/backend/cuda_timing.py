@@ -23,9 +23,9 @@ from sweeper.backend.cuda_device import CudaDevice
 from sweeper.backend.cuda_memory import Arguments, allocated_bytes
 from sweeper.backend.cuda_ptx import EMPTY, SPIN
 from sweeper.backend.cuda_verify import Launcher
+from sweeper.device.nvml import NvmlReadings, slow_down_reasons
 from sweeper.errors import TrialFailed
 from sweeper.model import Stage, Status, Timing
-from sweeper.nvml import NvmlReadings, slow_down_reasons
 from sweeper.statistics import StoppingRule, drift
 
 __all__ = ["Timer"]

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sweeper.arguments import ResolvedArray
 from sweeper.backend.cuda_device import CudaDevice
 from sweeper.backend.cuda_memory import Arguments
 from sweeper.errors import TrialFailed
 from sweeper.model import Check, Direction, Stage, Status
 from sweeper.problem import Problem
-from sweeper.reference import ReferenceValues
+from sweeper.problem.arguments import ResolvedArray
+from sweeper.problem.reference import ReferenceValues
 
 __all__ = ["Launcher", "Verification", "wrong_result"]
 

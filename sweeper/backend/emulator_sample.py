@@ -16,8 +16,8 @@ import numpy.typing as npt
 from sweeper.device import Target
 from sweeper.errors import ConfigError
 from sweeper.expressions import Expression, Value
-from sweeper.geometry import evaluate_launch, point_scope, why_unsupported
 from sweeper.model import KernelSpec, Point
+from sweeper.resources.geometry import evaluate_launch, point_scope, why_unsupported
 
 __all__ = ["is_small", "reduced_dims", "sample_blocks"]
 

@@ -19,9 +19,9 @@ from sweeper.backend.emulator_trial import EmulatedTrial, shape_text
 from sweeper.device import Target
 from sweeper.emulation import Limits
 from sweeper.errors import KernelError, TrialFailed
-from sweeper.geometry import evaluate_launch, launch_of, point_scope
 from sweeper.model import Build, Check, KernelSpec, Launch, Point, Stage, Status
 from sweeper.problem import Problem, resolve
+from sweeper.resources.geometry import evaluate_launch, launch_of, point_scope
 
 __all__ = ["Verifier"]
 

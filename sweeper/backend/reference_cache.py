@@ -11,7 +11,7 @@ import numpy as np
 
 from sweeper.model import digest
 from sweeper.problem import Problem
-from sweeper.reference import ReferenceValues
+from sweeper.problem.reference import ReferenceValues
 
 __all__ = ["ReferenceCache"]
 

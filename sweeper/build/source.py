@@ -16,9 +16,9 @@ from sweeper.build.options import normalize_options
 from sweeper.dtypes import DType
 from sweeper.errors import ConfigError
 from sweeper.expressions import Expression, Value
-from sweeper.includes import SourceTree, read_tree
 from sweeper.model import KernelSpec, Point, digest
-from sweeper.source_check import declared_types, self_defined
+from sweeper.source.includes import SourceTree, read_tree
+from sweeper.source.names import declared_types, self_defined
 
 __all__ = ["TranslationUnit", "cuda_text", "render_define", "render_template_argument", "translation_unit"]
 

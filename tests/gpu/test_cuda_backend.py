@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from sweeper import kernel
 from sweeper.backend.base import MeasureProtocol, Outcome
 from sweeper.build.cache import BuildCache
 from sweeper.build.nvcc import NvccBuilder
 from sweeper.build.source import translation_unit
 from sweeper.errors import TrialFailed
+from sweeper.kernel import description as kernel
 from sweeper.model import KernelSpec, Point, Stage, Status
-from sweeper.pool import DeviceWorker
 from sweeper.statistics import summary
+from sweeper.worker.pool import DeviceWorker
 
 _ASK = "import pycuda.driver as d; d.init(); d.Device(0)"
 

@@ -1,0 +1,67 @@
+"""`python -m sweeper`: normalise the command line, compose, validate, run, and end with the exit code."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sweeper.cli.command_line import Arguments, normalise
+from sweeper.cli.jobs import Jobs
+from sweeper.errors import SweeperError
+from sweeper.paths import conf_dir
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+__all__ = ["main"]
+
+_INTERRUPTED = 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line `argv` (default: the process's own) and return its exit code."""
+    given = list(sys.argv[1:] if argv is None else argv)
+    try:
+        arguments = normalise(given, groups=_groups(), default_root=Path.cwd() / "results" / "runs")
+        return _run(arguments, given)
+    except SweeperError as error:
+        print(f"error: {error}", file=sys.stderr)  # noqa: T201
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("interrupted; what was measured is kept", file=sys.stderr)  # noqa: T201
+        return _INTERRUPTED
+
+
+def _groups() -> list[str]:
+    return [p.name for p in conf_dir().iterdir() if p.is_dir()]
+
+
+def _run(arguments: Arguments, given: Sequence[str]) -> int:
+    import hydra
+
+    jobs = Jobs(arguments, given)
+
+    @hydra.main(config_path=str(conf_dir()), config_name="config", version_base="1.3")
+    def job(node: DictConfig) -> None:
+        jobs.run(node)
+
+    before = sys.argv, signal.signal(signal.SIGTERM, _interrupt)
+    sys.argv = ["sweeper", *arguments.hydra]
+    try:
+        with jobs.registered():
+            job()
+    except SystemExit as stop:
+        jobs.stopped(stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 1)
+    except KeyboardInterrupt:
+        jobs.ended(_INTERRUPTED)
+    finally:
+        sys.argv = before[0]
+        signal.signal(signal.SIGTERM, before[1])
+    return jobs.close()
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt

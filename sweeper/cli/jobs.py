@@ -1,0 +1,196 @@
+"""The jobs of one command and the one folder they fill: a store, and the tables exported from it.
+
+A multirun's jobs share the folder, so its tables need no merging: they are exports of one store.
+A job that fails says so and ends with a code; the others run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from sweeper.cli import terminal
+from sweeper.cli.command_line import Arguments
+from sweeper.cli.yaml_lint import lint
+from sweeper.config import Config, validate
+from sweeper.errors import ConfigError, SweeperError
+from sweeper.model import TimeSource
+from sweeper.paths import conf_dir, kernels_dir
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+    from sweeper.store import Store
+
+__all__ = ["Jobs"]
+
+
+class Jobs:
+    """Runs the jobs Hydra composes for `arguments`; `given` is the command line as typed."""
+
+    def __init__(self, arguments: Arguments, given: Sequence[str]) -> None:
+        self._arguments = arguments
+        self._given = list(given)
+        self._out = terminal.console()
+        self._store: Store | None = None
+        self._flat_kernels: dict[str, Path] = {}
+        self._exit_code = 0
+        self._said: set[str] = set()
+        self._began = False
+
+    @contextlib.contextmanager
+    def registered(self) -> Iterator[None]:
+        """Let Hydra know one-off shapes, and kernels that lie directly in a `--config-dir`, for this command."""
+        from hydra.core.config_store import ConfigStore
+
+        known = ConfigStore.instance()
+        added: list[tuple[str, str]] = []
+        try:
+            for name, sizes in self._arguments.shapes.items():
+                known.store(group="shape", name=name, node={"name": None, **sizes})
+                added.append(("shape", name))
+            for folder in self._arguments.config_dirs:
+                self._find_kernels(folder)
+            for name, path in self._flat_kernels.items():
+                known.store(group="kernel", name=name, node=yaml.safe_load(path.read_text(encoding="utf-8")))
+                added.append(("kernel", name))
+            yield
+        finally:
+            for group, name in added:
+                known.repo[group].pop(f"{name}.yaml", None)
+
+    def _find_kernels(self, folder: Path) -> None:
+        if not folder.is_dir():
+            raise ConfigError(f"--config-dir {folder}: no such folder")
+        self._warn_hidden(folder)
+        for path in sorted(folder.glob("*.yaml")):
+            lint(path)
+            node = yaml.safe_load(path.read_text(encoding="utf-8"))
+            described = isinstance(node, Mapping) and {"source", "entry"} <= set(node)
+            if described and not (conf_dir() / "kernel" / path.name).is_file():
+                self._flat_kernels[path.stem] = path
+
+    def _warn_hidden(self, folder: Path) -> None:
+        for path in [*folder.glob("*/*.yaml"), *folder.glob("*.yaml")]:
+            group = path.parent.name if path.parent != folder else "kernel"
+            if (conf_dir() / group / path.name).is_file():
+                print(  # noqa: T201
+                    f"warning: {path} is hidden by the shipped {group}={path.stem}; give it another name",
+                    file=sys.stderr,
+                )
+
+    def run(self, node: DictConfig) -> None:
+        """One job. An error of ours is printed and becomes the exit code; the next job still runs."""
+        from omegaconf import OmegaConf
+        from omegaconf.errors import OmegaConfBaseException
+
+        self._began = True
+        started = datetime.now(UTC)
+        facts: dict[str, Any] = {}
+        resolved: Any = {}
+        code = 0
+        try:
+            try:
+                resolved = OmegaConf.to_container(node, resolve=True, throw_on_missing=True)
+            except OmegaConfBaseException as error:
+                raise ConfigError(f"configuration: {error}") from None
+            config = validate(resolved)
+            code, facts = self._job(config)
+        except SweeperError as error:
+            code = error.exit_code
+            facts = {**facts, "error": str(error)}
+            print(f"error: {error}", file=sys.stderr)  # noqa: T201
+        self.ended(code)
+        if self._store is not None:
+            self._record(resolved, facts, code, started)
+
+    def _job(self, config: Config) -> tuple[int, dict[str, Any]]:
+        from sweeper.cli import session
+
+        job = session.Job(
+            config,
+            self._kernel_path(),
+            self._open_store,
+            self._arguments.folder.parent,
+            brief=self._arguments.multirun,
+        )
+        return session.run(job, self._out, self._say_once)
+
+    def _open_store(self) -> Store:
+        from sweeper.store import Store
+
+        if self._store is None:
+            self._store = Store(self._arguments.folder / "study.db")
+            for note in self._store.notes:
+                self._say_once(note)
+        return self._store
+
+    def _say_once(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            self._out.print(text)
+
+    def _kernel_path(self) -> Path:
+        """The YAML file that the job's kernel came from, linted where it is the user's own."""
+        from hydra.core.hydra_config import HydraConfig
+
+        runtime = HydraConfig.get().runtime
+        choice = str(runtime.choices["kernel"])
+        for source in runtime.config_sources:
+            path = Path(source.path) / "kernel" / f"{choice}.yaml"
+            if source.provider != "schema" and path.is_file():
+                if Path(source.path) != conf_dir():
+                    lint(path)
+                return path
+        if choice in self._flat_kernels:
+            return self._flat_kernels[choice]
+        return kernels_dir() / f"{choice}.yaml"
+
+    def _record(self, config: Any, facts: Mapping[str, Any], code: int, started: datetime) -> None:
+        from sweeper.provenance import run_record
+
+        if self._store is None:
+            return
+        record = run_record(
+            command=["python", "-m", "sweeper", *self._given],
+            config=config,
+            started=started,
+            facts={**facts, "exit_code": code},
+        )
+        self._store.add_run(record)
+
+    def ended(self, code: int) -> None:
+        """Note how a job ended: the gravest end is the command's."""
+        self._exit_code = max(self._exit_code, code)
+
+    def stopped(self, code: int) -> None:
+        """Hydra ended with `code`: its own word on the command line, or an error that is no one's word."""
+        self.ended(SweeperError.exit_code if code and self._began else ConfigError.exit_code if code else 0)
+
+    def close(self) -> int:
+        """Export the tables, say where they are, and give the command's exit code."""
+        if self._store is None:
+            with contextlib.suppress(OSError):
+                self._arguments.folder.rmdir()
+            return self._exit_code
+        from sweeper.cli.export import export_folder
+
+        try:
+            table = export_folder(self._store, self._arguments.folder)
+            if self._arguments.multirun:
+                self._out.print(terminal.merged_table(table))
+            if (table["time_source"] == TimeSource.PREDICTED.value).any():
+                self._out.print("times are predicted; the results were proved right on this machine's CPU")
+        except SweeperError as error:
+            self.ended(error.exit_code)
+            print(f"error: {error}", file=sys.stderr)  # noqa: T201
+        finally:
+            self._store.close()
+        print(f"results: {self._arguments.folder}")  # noqa: T201
+        return self._exit_code

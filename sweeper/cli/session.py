@@ -1,0 +1,250 @@
+"""One job from its configuration to its rows: load the kernel, open the device, search, record, show."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sweeper.build.options import option_warnings
+from sweeper.cli import terminal
+from sweeper.config import Config
+from sweeper.device import Target, target
+from sweeper.errors import NoValidConfiguration, TrialFailed
+from sweeper.evaluate import make_evaluator
+from sweeper.kernel import description as kernel
+from sweeper.model import KernelSpec, Point, Role, Stage, Status, Trial
+from sweeper.problem import resolve
+from sweeper.resources import resources
+from sweeper.resources.geometry import implicit_constraints, launch_derived, scope_constants, why_unsupported
+from sweeper.search import make
+from sweeper.space import Space, build_space
+from sweeper.store import Store, other_stores
+from sweeper.tune import Study, Tally, tune
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["Job", "problem_dims", "run"]
+
+_DEFAULT_SIZE = 512
+_DEFAULT_SHAPE = "small"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job's inputs. `runs_root` holds the folders of earlier runs, whose rows may be reused.
+
+    `open_store` gives the command's store, made when the first job gets that far; `brief` jobs, one of
+    several, say a line instead of a table.
+    """
+
+    config: Config
+    kernel_path: Path
+    open_store: Callable[[], Store]
+    runs_root: Path
+    brief: bool = False
+
+
+def problem_dims(spec: KernelSpec, config: Config) -> tuple[dict[str, int], str]:
+    """The sizes by upper-case name, and what to call them: the shape's name, or `1000x900x77`."""
+    given = config.shape.sizes
+    dims = {name: given.get(name.lower(), default or _DEFAULT_SIZE) for name, default in spec.dims.items()}
+    sizes = "x".join(str(size) for size in dims.values())
+    untouched = not given and all(default is None for default in spec.dims.values())
+    return dims, config.shape.name or (_DEFAULT_SHAPE if untouched else sizes)
+
+
+def run(job: Job, out: Console, say_once: Callable[[str], None]) -> tuple[int, dict[str, Any]]:
+    """Do the job. Gives its exit code (0, or 1 where no configuration was valid) and its provenance.
+
+    Raises ConfigError, SetupError and StorageError; what was measured before that is in the store.
+    """
+    config = job.config
+    spec = kernel.load(config.kernel, job.kernel_path)
+    for warning in option_warnings(spec.options):
+        say_once(f"warning: {spec.name}: {warning}")
+    dims, shape = problem_dims(spec, config)
+    if config.dry_run:
+        return _plan(spec, dims, shape, target(config.backend.target), out), {}
+    began = time.monotonic()
+    with closing(make_evaluator(config, say_once)) as evaluator:
+        problem = resolve(spec, dims, spec.default_point, seed=config.seed)
+        study = Study(
+            spec=spec,
+            dims=dims,
+            shape=shape,
+            seed=config.seed,
+            flops=problem.flops,
+            bytes=problem.bytes,
+            evaluator=evaluator,
+            protocol=asdict(config.measure),
+        )
+        recorder = _Recorder(job, study)
+        try:
+            space = feasible_space(spec, dims, evaluator.target)
+            evaluator.prepare(spec, dims, config.seed)
+        except NoValidConfiguration as error:
+            return _nothing(study, recorder, Status.INFEASIBLE, Stage.SPACE, str(error), out)
+        except TrialFailed as failure:
+            return _nothing(study, recorder, failure.status, failure.stage, failure.reason, out)
+        if not job.brief:
+            _announce(study, space, out)
+        tally = _search(job, study, space, recorder, out)
+    _show(job, study, space, tally, time.monotonic() - began, out)
+    return (0 if tally.valid else NoValidConfiguration.exit_code), _facts(study)
+
+
+def feasible_space(spec: KernelSpec, dims: Mapping[str, int], limits: Target) -> Space:
+    """Every configuration that `limits` and the kernel's own constraints allow at `dims`.
+
+    Raises NoValidConfiguration, with the constraint that removes most, where there is none.
+    """
+    unsupported = why_unsupported(spec, dims, limits)
+    if unsupported:
+        raise NoValidConfiguration(unsupported)
+    return build_space(
+        spec.params,
+        (*implicit_constraints(limits), *spec.constraints),
+        scope_constants(spec, dims, limits),
+        launch_derived(spec),
+    )
+
+
+def _search(job: Job, study: Study, space: Space, recorder: _Recorder, out: Console) -> Tally:
+    config = job.config
+    strategy = make(config.search.name, space, config.search.seed, config.search.options)
+    budget = config.search.budget
+    total = len(space) if budget is None else min(budget, len(space))
+    baselines = config.baseline if study.evaluator.backend == "cuda" else ()
+    with terminal.LiveProgress(out, f"{study.spec.name} {study.shape}", total) as progress:
+        return tune(
+            study,
+            space,
+            strategy,
+            recorder,
+            progress,
+            budget=budget,
+            lookahead=max(config.search.lookahead, 1),
+            baselines=baselines,
+            fail_fast=config.fail_fast,
+        )
+
+
+class _Recorder:
+    """The job's store for this study, and the stores of earlier runs to answer from.
+
+    Trials are numbered from 1 in the order they are stored; a library's from 0 downwards.
+    """
+
+    def __init__(self, job: Job, study: Study) -> None:
+        self._store = job.open_store()
+        self._study = study
+        known = self._store.trials(study.name)
+        self._own = {(t.role, t.point.key): t for t in known} if job.config.resume else {}
+        self._earlier = (
+            other_stores(job.runs_root, study.context, besides=self._store) if job.config.resume else []
+        )
+        self._next = max([0, *(t.number for t in known)]) + 1
+        self._next_baseline = min([1, *(t.number for t in known)]) - 1
+
+    def find(self, params: Mapping[str, Any], role: Role) -> Trial | None:
+        own = self._own.get((role, Point.of(params).key))
+        found = (store.find(self._study.context, params, role) for store in self._earlier)
+        return own or next((trial for trial in found if trial is not None), None)
+
+    def add(self, trial: Trial) -> Trial:
+        own = self._own.get((trial.role, trial.point.key))
+        if own is not None and own == trial:
+            return own
+        if trial.role is Role.BASELINE:
+            number, self._next_baseline = self._next_baseline, self._next_baseline - 1
+        else:
+            number, self._next = self._next, self._next + 1
+        return self._store.add(replace(trial, study=self._study.name, number=number))
+
+
+def _nothing(
+    study: Study, recorder: _Recorder, status: Status, stage: Stage, reason: str, out: Console
+) -> tuple[int, dict[str, Any]]:
+    """The end of a job that could ask nothing: one row says why."""
+    recorder.add(
+        Trial(
+            study=study.name,
+            number=0,
+            context=study.context,
+            kernel=study.spec.name,
+            dtype=study.spec.dtype.name,
+            shape=study.shape,
+            dims=dict(study.dims),
+            params=study.spec.default_point.params,
+            status=status,
+            stage=stage,
+            reason=reason,
+            backend=study.evaluator.backend,
+            device=study.evaluator.identity.name,
+            device_uuid=study.evaluator.identity.uuid,
+            driver=study.evaluator.identity.driver,
+            kernel_digest=study.spec.digest,
+            seed=study.seed,
+        )
+    )
+    out.print(f"{study.spec.name} {study.shape}: no valid configuration: {reason}")
+    return NoValidConfiguration.exit_code, _facts(study)
+
+
+def _facts(study: Study) -> dict[str, Any]:
+    """What a reader needs to judge or repeat the job, beside the configuration."""
+    world = study.evaluator
+    return {
+        "study": study.name,
+        "context": study.context,
+        "kernel": {"name": study.spec.name, "digest": study.spec.digest, "source": study.spec.source.name},
+        "dims": dict(study.dims),
+        "backend": world.backend,
+        "time_source": world.time_source.value,
+        "device": asdict(world.identity),
+        "target": world.target.name,
+        "compiler": world.compiler,
+    }
+
+
+def _announce(study: Study, space: Space, out: Console) -> None:
+    dims = " ".join(f"{k}={v}" for k, v in study.dims.items())
+    out.print(
+        f"{study.spec.name} ({study.spec.dtype.name}) at {study.shape}: {dims}; {len(space)} feasible of"
+        f" {space.product_size} configurations on {study.evaluator.identity.name}"
+    )
+
+
+def _plan(spec: KernelSpec, dims: Mapping[str, int], shape: str, limits: Target, out: Console) -> int:
+    """What would be searched, and the static model's favourites; nothing is built or run."""
+    space = feasible_space(spec, dims, limits)
+    problem = resolve(spec, dims, spec.default_point, seed=0)
+    out.print(
+        f"{spec.name} at {shape}: {len(space)} feasible of {space.product_size} configurations on {limits.name}"
+    )
+    rows = []
+    for row in range(min(len(space), 20_000)):
+        point = space.point(row)
+        figures = resources(spec, point, dims, limits, flops=problem.flops, bytes=problem.bytes)
+        if figures.predicted_ms is not None:
+            rows.append((figures.predicted_ms, row, point))
+    for value, _, point in sorted(rows)[:10]:
+        out.print(f"  {terminal.format_ms(value):>10} predicted  {point}")
+    return 0
+
+
+def _show(job: Job, study: Study, space: Space, tally: Tally, seconds: float, out: Console) -> None:
+    from sweeper.table import frame
+    from sweeper.table.ranking import failure_lines
+
+    title = f"{study.spec.name} {study.shape}: " if job.brief else ""
+    if not job.brief:
+        out.print(terminal.results_table(frame(tally.trials)))
+    out.print(title + terminal.summary_sentence(tally, len(space), seconds))
+    for line in failure_lines(frame(tally.trials)):
+        out.print(f"  {line}")

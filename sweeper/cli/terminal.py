@@ -1,0 +1,172 @@
+"""What a person sees: progress while it runs, a table and a sentence when it is done."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Self
+
+from sweeper.model import Point, Role, Status, TimeSource, Trial
+from sweeper.table.ranking import rankable
+from sweeper.table.row import time_ms
+from sweeper.tune import Tally
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.console import Console
+    from rich.progress import Progress
+    from rich.table import Table
+
+__all__ = ["LiveProgress", "console", "format_ms", "merged_table", "results_table", "summary_sentence"]
+
+_SHOWN_ROWS = 10
+_SHOWN_OF_EACH = 4
+_FIGURES = ("± %", "GFLOP/s", "% lib", "% roof", "regs", "shared")
+_PLAIN_INTERVAL_S = 2.0
+
+
+def console() -> Console:
+    """Standard output; 100 columns wide where it is no terminal, so that logs look alike."""
+    from rich.console import Console
+
+    tty = sys.stdout.isatty()
+    return Console(width=None if tty else 100, highlight=False, soft_wrap=not tty)
+
+
+class LiveProgress:
+    """A bar with the best so far on a terminal; a line every few seconds elsewhere."""
+
+    def __init__(self, out: Console, title: str, total: int) -> None:
+        self._out = out
+        self._title = title
+        self._total = total
+        self._done = 0
+        self._best: tuple[float, Trial] | None = None
+        self._counts: Counter[str] = Counter()
+        self._said = time.monotonic()
+        self._progress: Progress | None = None
+
+    def __enter__(self) -> Self:
+        if self._out.is_terminal:
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+            self._progress = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeRemainingColumn(),
+                TextColumn("{task.fields[best]}"),
+                console=self._out,
+                transient=True,
+            )
+            self._progress.start()
+            self._task = self._progress.add_task(self._title, total=self._total, best="")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+    def finished(self, trial: Trial, *, reused: bool) -> None:
+        del reused
+        if trial.role is Role.BASELINE:
+            return
+        self._done += 1
+        self._counts[trial.status] += 1
+        value = time_ms(trial)
+        if value is not None and (self._best is None or value < self._best[0]):
+            self._best = (value, trial)
+        if self._progress is not None:
+            self._progress.update(self._task, advance=1, best=self._best_text())
+        elif time.monotonic() - self._said > _PLAIN_INTERVAL_S:
+            self._said = time.monotonic()
+            failed = self._done - self._counts[Status.OK]
+            also = f", {failed} failed" if failed else ""
+            self._out.print(f"{self._title}: {self._done} of {self._total}{also}, {self._best_text()}")
+
+    def _best_text(self) -> str:
+        if self._best is None:
+            return "nothing valid yet"
+        value, trial = self._best
+        return f"best {format_ms(value)} with {trial.point}"
+
+
+def format_ms(value: float) -> str:
+    """Four significant digits with the unit that suits: `812.3 µs`, `2.683 ms`."""
+    for factor, unit in ((1e3, "s"), (1.0, "ms"), (1e-3, "µs")):
+        if value >= factor:
+            return f"{value / factor:.4g} {unit}"
+    return f"{value * 1e6:.4g} ns"
+
+
+def results_table(table: pd.DataFrame) -> Table:
+    """The best configurations of one study, and the library's row among them where there is one."""
+    rows = rankable(table).sort_values(["time_ms", "trial"], kind="stable").reset_index(drop=True)
+    rows.insert(0, "rank", rows.index + 1)
+    return _table(rows[(rows["rank"] <= _SHOWN_ROWS) | (rows["role"] == Role.BASELINE.value)])
+
+
+def merged_table(table: pd.DataFrame) -> Table:
+    """The best few of every kernel at every shape, shape by shape, fastest first; `rank` counts all of a shape."""
+    rows = rankable(table).sort_values(["dtype", "shape", "time_ms"], kind="stable").reset_index(drop=True)
+    rows.insert(0, "rank", rows.groupby(["dtype", "shape"]).cumcount() + 1)
+    return _table(
+        rows[rows.groupby(["dtype", "shape", "kernel"]).cumcount() < _SHOWN_OF_EACH], "shape", "kernel"
+    )
+
+
+def _table(rows: pd.DataFrame, *named: str) -> Table:
+    """`rows` for people; columns that hold nothing are left out."""
+    import pandas as pd
+    from rich.table import Table
+
+    predicted = (rows["time_source"] == TimeSource.PREDICTED.value).any()
+    cells = [_cells(row) for _, row in rows.iterrows()]
+    titles = ["rank", "configuration", "predicted" if predicted else "time", *_FIGURES]
+    shown = [i for i, _ in enumerate(titles) if any(c[i] for c in cells)] if cells else range(3)
+    out = Table(box=None, pad_edge=False, header_style="bold")
+    for name in named:
+        out.add_column(name)
+    for i in shown:
+        out.add_column(titles[i], justify="left" if i == 1 else "right")
+    for (_, row), cell in zip(rows.iterrows(), cells, strict=True):
+        out.add_row(*("" if pd.isna(row[n]) else str(row[n]) for n in named), *(cell[i] for i in shown))
+    return out
+
+
+def _cells(row: pd.Series) -> list[str]:
+    import pandas as pd
+
+    def cell(name: str, form: str, factor: float = 1.0) -> str:
+        return "" if pd.isna(row[name]) else format(row[name] * factor, form)
+
+    point = Point.of(json.loads(row["params"]))
+    width = row["time_high_ms"] - row["time_low_ms"]
+    return [
+        str(row["rank"]),
+        row["kernel"] if row["role"] == Role.BASELINE.value else str(point),
+        format_ms(row["time_ms"]),
+        "" if pd.isna(width) else f"{50 * width / row['time_ms']:.2g}",
+        cell("gflops", ",.0f"),
+        cell("percent_of_library", ".1f"),
+        cell("percent_of_roofline", ".1f"),
+        cell("registers", ".0f"),
+        "" if pd.isna(row["shared_bytes"]) else f"{row['shared_bytes'] / 1024:.3g} KB",
+    ]
+
+
+def summary_sentence(tally: Tally, space_size: int, seconds: float) -> str:
+    """What was done and found: how many configurations of how many, reused, valid, and the best."""
+    candidates = [t for t in tally.trials if t.role is Role.CANDIDATE]
+    reused = f", {tally.reused} of them reused from earlier runs" if tally.reused else ""
+    text = (
+        f"{len(candidates)} of {space_size} configurations{reused}; {tally.valid} proved right"
+        f" and {len(candidates) - tally.valid} failed, in {seconds:.1f} s"
+    )
+    timed = [(value, i) for i, t in enumerate(candidates) if (value := time_ms(t)) is not None]
+    if not timed:
+        return text
+    value, place = min(timed)
+    return f"{text}; best {format_ms(value)} with {candidates[place].point}"

@@ -1,0 +1,13 @@
+"""The feasible points of a kernel's parameters, built without ever materialising the raw product."""
+
+from __future__ import annotations
+
+from sweeper.space.space import (
+    Space,
+    build_space,
+)
+
+__all__ = [
+    "Space",
+    "build_space",
+]

@@ -1,0 +1,134 @@
+"""What a table says in short: the best configuration, the best of each shape, and why the rest failed.
+
+Only valid candidates with a finite time above zero may rank.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from sweeper.errors import NoValidConfiguration
+from sweeper.model import Role, Status
+from sweeper.table.columns import PARAM_PREFIX
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["best", "best_per_shape", "failure_lines", "rankable", "status_counts"]
+
+_GROUP = ["kernel", "dtype", "shape", "device", "time_source"]
+_MAX_LINES = 10
+
+
+def rankable(table: pd.DataFrame) -> pd.DataFrame:
+    """The valid candidates, fastest first; equal times in the order of the table."""
+    import numpy as np
+
+    time = table["time_ms"].to_numpy(dtype=float, na_value=np.nan)
+    valid = (table["status"] == Status.OK.value) & (table["role"] == Role.CANDIDATE.value)
+    kept: pd.DataFrame = table[valid.to_numpy(dtype=bool) & np.isfinite(time) & (time > 0)]
+    return kept.sort_values("time_ms", kind="stable")
+
+
+def best(table: pd.DataFrame) -> pd.Series:
+    """The row of the fastest valid candidate.
+
+    Raises NoValidConfiguration, whose message counts the reasons, where there is none.
+    """
+    ranked = rankable(table)
+    if ranked.empty:
+        lines = failure_lines(table) or ["no configuration was tried"]
+        raise NoValidConfiguration("no valid configuration:\n  " + "\n  ".join(lines))
+    return ranked.iloc[0]
+
+
+def best_per_shape(table: pd.DataFrame) -> pd.DataFrame:
+    """The best of every kernel, precision class, shape, device and source of time, in table order.
+
+    Its columns are the candidate's own, with the library's name and time in ms where the table has one,
+    and how many configurations were tried and were valid.
+    """
+    import pandas as pd
+
+    candidates = table[table["role"] == Role.CANDIDATE.value]
+    groups = rankable(table).groupby(_GROUP, sort=False, dropna=False)
+    winners = table.loc[sorted(groups.head(1).index)]
+    tried = candidates.groupby(["kernel", "dtype", "shape", "device"], sort=False, dropna=False).size()
+    valid = groups.size()
+    params = [name for name in table.columns if name.startswith(PARAM_PREFIX)]
+    shown = winners[[*_HEAD, *params, *_FIGURES]].copy()
+    library = [_library(table, row) for _, row in winners.iterrows()]
+    shown["library"] = pd.array([name for name, _ in library], dtype="string")
+    shown["library_ms"] = pd.array([time for _, time in library], dtype="Float64")
+    keys = [tuple(row[name] for name in _GROUP) for _, row in winners.iterrows()]
+    shown["trials"] = pd.array([int(tried[key[:4]]) for key in keys], dtype="Int64")
+    shown["valid"] = pd.array([int(valid[key]) for key in keys], dtype="Int64")
+    return shown.reset_index(drop=True)
+
+
+_HEAD = ["kernel", "dtype", "shape", "m", "n", "k", "device", "time_source"]
+_FIGURES = [
+    "time_ms",
+    "time_low_ms",
+    "time_high_ms",
+    "gflops",
+    "percent_of_library",
+    "percent_of_roofline",
+    "registers",
+    "shared_bytes",
+    "occupancy",
+    "params",
+    "study",
+    "trial",
+]
+
+
+def _library(table: pd.DataFrame, winner: pd.Series) -> tuple[str, float | None]:
+    """Name and time of the fastest valid library kernel of the winner's study and source of time."""
+    rows = table[
+        (table["role"] == Role.BASELINE.value)
+        & (table["status"] == Status.OK.value)
+        & (table["study"] == winner["study"])
+        & (table["time_source"] == winner["time_source"])
+        & (table["time_ms"] > 0).fillna(value=False)
+    ].sort_values("time_ms", kind="stable")
+    return ("", None) if rows.empty else (str(rows.iloc[0]["kernel"]), float(rows.iloc[0]["time_ms"]))
+
+
+def status_counts(table: pd.DataFrame) -> pd.DataFrame:
+    """How many candidates ended how: status, stage, count, and one example's reason, error and parameters.
+
+    Reasons that differ in their numbers only count as one. The commonest comes first.
+    """
+    import pandas as pd
+
+    kinds: dict[tuple[str, str, str], list[int]] = {}
+    candidates = table[table["role"] == Role.CANDIDATE.value].reset_index(drop=True)
+    for place, (status, stage, reason) in enumerate(
+        zip(candidates["status"], candidates["stage"], candidates["reason"], strict=True)
+    ):
+        kinds.setdefault((status, stage, re.sub(r"\d+", "#", reason)), []).append(place)
+    ordered = sorted(kinds.values(), key=len, reverse=True)
+    counted = candidates.loc[[places[0] for places in ordered]].copy()
+    counted["count"] = pd.array([len(places) for places in ordered], dtype="Int64")
+    shown = ["status", "stage", "count", "reason", "exception", "params"]
+    return counted[shown].reset_index(drop=True)
+
+
+def failure_lines(table: pd.DataFrame) -> list[str]:
+    """A line for every kind of failure, the commonest first, at most ten."""
+    counts = status_counts(table)
+    failed = counts[counts["status"] != Status.OK.value]
+    lines = [
+        f"{r['count']} × {r['status']} at {r['stage']}: {r['reason'] or 'no reason given'}"
+        f" (for example {r['params']})"
+        for _, r in failed.head(_MAX_LINES).iterrows()
+    ]
+    rest = len(failed) - len(lines)
+    if rest > 0:
+        lines.append(f"and {rest} more kinds of failure")
+    unranked = int(counts["count"].sum() - failed["count"].sum())
+    if unranked and rankable(table).empty:
+        lines.append(f"{unranked} × ok without a finite time above zero")
+    return lines

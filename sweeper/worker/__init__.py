@@ -1,0 +1,3 @@
+"""The only process that owns a device, and the parent's side of it."""
+
+from __future__ import annotations

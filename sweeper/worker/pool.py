@@ -1,0 +1,281 @@
+"""The parent's side of the one process that owns a device: deadlines, kill, respawn."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, NoReturn, Self
+
+from sweeper import errors
+from sweeper.backend.base import MeasureProtocol, Outcome
+from sweeper.device import DeviceIdentity, Target
+from sweeper.errors import SetupError, SweeperError, TrialFailed, WorkerError
+from sweeper.model import Build, Check, KernelSpec, Launch, Point, Stage, Status
+from sweeper.problem import Problem, resolve
+from sweeper.process import Child, ChildDied, ChildError, ChildTimeout, ChildUnkillable
+from sweeper.wire import from_wire, to_wire
+from sweeper.worker.deadlines import Deadlines
+
+__all__ = ["Deadlines", "DeviceWorker"]
+
+Message = dict[str, Any]
+
+_MOST_STARTS = 5
+_MOST_START_TIMEOUTS = 2
+_SHOWN_OUTPUT = 4000
+_ERRORS = {
+    name: kind
+    for name, kind in vars(errors).items()
+    if isinstance(kind, type) and issubclass(kind, SweeperError) and kind is not TrialFailed
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Preparation:
+    """What a successor must be asked to prepare."""
+
+    message: Message
+    spec: KernelSpec
+    problem: Problem
+
+    def problem_at(self, point: Point) -> Problem:
+        return resolve(self.spec, self.problem.dims, point, seed=self.problem.seed)
+
+
+class DeviceWorker:
+    """One worker process and, whenever it has died, its successor.
+
+    `backend` is `cuda` or `emulator`; `device` counts in PCI order; `target` names limits to assume
+    where there is no device to ask; `scratch` is a folder for what successors need not compute again
+    (None: a temporary one); `allow_shared` lets it use a GPU that others are using. `restarts` counts
+    successors. Not safe for threads. `module` and `env` are for tests.
+    """
+
+    def __init__(
+        self,
+        backend: str,
+        *,
+        device: int = 0,
+        target: str | None = None,
+        scratch: Path | None = None,
+        allow_shared: bool = False,
+        deadlines: Deadlines | None = None,
+        module: str = "sweeper.worker.main",
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        self.backend = backend
+        self.device = device
+        self.restarts = -1
+        self._target_name = target
+        self._own_scratch = None if scratch else tempfile.TemporaryDirectory(prefix="sweeper-")
+        folder = scratch or Path(self._own_scratch.name if self._own_scratch else "")
+        args = [backend, str(folder), *(["shared"] if allow_shared else [])]
+        # CUDA's own order is fastest first; PCI order is what nvidia-smi shows.
+        order = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+        self._child = Child(module, args, env={**order, **(env or {})}, name=f"the {backend} worker")
+        self._deadlines = deadlines or Deadlines()
+        self._opened: tuple[Target, DeviceIdentity] | None = None
+        self._preparation: _Preparation | None = None
+        self._closed = False
+
+    def open(self) -> tuple[Target, DeviceIdentity]:
+        """Start the worker on its device. Raises SetupError, and WorkerError if it keeps dying."""
+        self._ensure_running()
+        if self._opened is None:
+            raise AssertionError("a running worker is open")
+        return self._opened
+
+    def prepare(self, spec: KernelSpec, dims: Mapping[str, int], seed: int) -> None:
+        """Let the worker allocate and fill the problem's arrays and compute its reference.
+
+        Raises TrialFailed (out of memory; a crash or time-out meanwhile), ConfigError, SetupError.
+        """
+        problem = resolve(spec, dims, spec.default_point, seed=seed)
+        message = {
+            "op": "prepare",
+            "kernel": json.loads(spec.node_json),
+            "path": str(spec.path),
+            "dims": dict(dims),
+            "seed": seed,
+        }
+        self._preparation = None
+        self._call(message, self._deadlines.prepare(problem), Stage.LOAD)
+        self._preparation = _Preparation(message, spec, problem)
+
+    def measure(self, point: Point, build: Build, protocol: MeasureProtocol) -> Outcome:
+        """Verify and time one configuration.
+
+        Raises TrialFailed with what went wrong, a time-out and a crash of the worker included; the next
+        call finds a new worker in the same state. Raises SetupError where the device is unusable.
+        """
+        message = {"op": "measure", "params": to_wire(point.params), "build": to_wire(build)}
+        extra_s = 0.0
+        if self._preparation is not None:
+            problem = self._preparation.problem_at(point)
+            # A kernel whose arrays depend on its parameters is prepared anew on the way.
+            if problem.key != self._preparation.problem.key:
+                extra_s = self._deadlines.prepare(problem)
+        return self._run(message, protocol, extra_s)
+
+    def baseline(self, library: str, protocol: MeasureProtocol) -> Outcome:
+        """The library's answer to the prepared problem; fails as `measure` does."""
+        return self._run({"op": "baseline", "library": library}, protocol)
+
+    def close(self) -> None:
+        """End the worker; nothing can be asked of it any more."""
+        self._closed = True
+        try:
+            self._child.close()
+        except ChildUnkillable as error:
+            raise self._sick(error) from None
+        finally:
+            if self._own_scratch is not None:
+                self._own_scratch.cleanup()
+
+    def kill(self) -> None:
+        """End the worker's whole group at once, whatever it is doing; another thread may ask for it.
+
+        A call that waits meanwhile fails as after a crash, and the next one finds a successor.
+        """
+        self._child.end_group()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _run(self, message: Message, protocol: MeasureProtocol, extra_s: float = 0.0) -> Outcome:
+        # Only the protocol's own fields: a configuration may carry more.
+        plain = {f.name: getattr(protocol, f.name) for f in fields(MeasureProtocol)}
+        problem = self._preparation.problem if self._preparation else None
+        deadline_s = self._deadlines.measure(problem, protocol) + extra_s
+        reply = self._call({**message, "protocol": plain}, deadline_s, Stage.MEASURE)
+        return from_wire(Outcome, reply["outcome"])
+
+    def _call(self, message: Message, deadline_s: float, stage: Stage) -> Message:
+        self._ensure_running()
+        try:
+            reply = self._child.request(message, deadline_s=deadline_s)
+        except ChildTimeout as error:
+            details = {"deadline_s": deadline_s, **self._what_happened(error)}
+            reason = f"no result within {deadline_s:.3g} s; the process was killed"
+            raise TrialFailed(Status.TIMEOUT, stage, reason, details=details) from None
+        except ChildDied as error:
+            raise self._crash(error, stage) from None
+        except ChildUnkillable as error:
+            raise self._sick(error) from None
+        if not reply["ok"]:
+            self._raise(reply)
+        return reply
+
+    def _ensure_running(self) -> None:
+        if self._closed:
+            raise WorkerError(f"{self._child.name} was closed")
+        if self._child.alive:
+            return None
+        failures: list[SweeperError] = []
+        timeouts = 0
+        while len(failures) < _MOST_STARTS and timeouts < _MOST_START_TIMEOUTS:
+            if failures:
+                time.sleep(self._deadlines.backoff_s * 2 ** (len(failures) - 1))
+            try:
+                return self._start()
+            except ChildUnkillable as error:
+                raise self._sick(error) from None
+            except (ChildError, SetupError, TrialFailed) as error:
+                # At the very first start a refusal is the user's to hear, not to be tried again.
+                if self._opened is None and not isinstance(error, ChildError):
+                    self._child.kill()
+                    raise
+                timeouts += isinstance(error, ChildTimeout)
+                failures.append(error)
+                self._child.kill()
+        first = failures[0]
+        raise WorkerError(
+            f"{self._child.name} could not be started, {len(failures)} times in a row; first: {_shown(first)}",
+            hint="see what it printed above; the rest of the sweep can go on later from the store",
+        )
+
+    def _start(self) -> None:
+        """Start a process and bring it to where the last one stood."""
+        self._child.start()
+        self.restarts += 1
+        request = {"op": "open", "device": self.device, "target": self._target_name}
+        reply = self._ask(request, self._deadlines.open_s)
+        opened = from_wire(Target, reply["target"]), from_wire(DeviceIdentity, reply["identity"])
+        if self._opened is not None:
+            if opened[1].uuid != self._opened[1].uuid:
+                raise SetupError(
+                    f"device {self.device} is another one now: {opened[1].uuid}, before {self._opened[1].uuid}"
+                )
+            self._ask({"op": "canary"}, self._deadlines.open_s)
+            if self._preparation is not None:
+                self._ask(self._preparation.message, self._deadlines.prepare(self._preparation.problem))
+        self._opened = opened
+
+    def _ask(self, message: Message, deadline_s: float) -> Message:
+        reply = self._child.request(message, deadline_s=deadline_s)
+        if not reply["ok"]:
+            self._raise(reply)
+        return reply
+
+    def _raise(self, reply: Message) -> NoReturn:
+        """Raise what the reply says went wrong."""
+        if "failed" in reply:
+            failure = _failure(reply["failed"])
+            if failure.details.get("sticky"):
+                self._child.kill()
+                output = _shown_output(self._child.output)
+                failure.details |= {"output": output, "restarts": self.restarts}
+            raise failure
+        error = reply["error"]
+        kind = _ERRORS.get(error["type"], WorkerError)
+        raise kind(error["message"], hint=error["hint"])
+
+    def _crash(self, error: ChildDied, stage: Stage) -> TrialFailed:
+        details = {
+            "signal": error.signal_name,
+            "exit_status": error.exit_status,
+            **self._what_happened(error),
+        }
+        last = _last_words(error.output)
+        reason = f"{error.message}: {last}" if last else error.message
+        return TrialFailed(Status.CRASH, stage, reason, details=details)
+
+    def _what_happened(self, error: ChildError) -> Message:
+        return {"output": _shown_output(error.output), "restarts": self.restarts}
+
+    def _sick(self, error: ChildUnkillable) -> SetupError:
+        return SetupError(f"device {self.device} is sick: {error.message}", hint=error.hint)
+
+
+def _failure(data: Message) -> TrialFailed:
+    details = from_wire(dict[str, Any], data["details"])
+    if "check" in details:
+        details["check"] = from_wire(Check, data["details"]["check"])
+    if "launch" in details:
+        details["launch"] = from_wire(Launch, data["details"]["launch"])
+    return TrialFailed(Status(data["status"]), Stage(data["stage"]), data["reason"], details=details)
+
+
+def _last_words(output: str) -> str:
+    """The last line that the process itself printed for somebody to read, before any dump of its stacks."""
+    before, _, _ = output.partition("Fatal Python error:")
+    told = [line.strip() for line in before.splitlines() if not line.startswith("current:")]
+    return next((line[:300] for line in reversed(told) if line), "")
+
+
+def _shown(error: SweeperError) -> str:
+    output = error.output if isinstance(error, ChildError) else ""
+    return f"{error.message}\n{_shown_output(output)}".strip()
+
+
+def _shown_output(output: str) -> str:
+    """The end of what was printed, without the list of libraries that a dump of Python's stacks ends with."""
+    lines = [line for line in output.splitlines() if not line.startswith("Extension modules:")]
+    return "\n".join(lines)[-_SHOWN_OUTPUT:]
