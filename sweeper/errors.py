@@ -17,10 +17,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from sweeper.model import Stage, Status
+from sweeper.status import Stage, Status
 
 __all__ = [
     "ConfigError",

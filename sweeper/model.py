@@ -16,6 +16,7 @@ from typing import Any
 
 from sweeper.dtypes import DType
 from sweeper.expressions import Expression, Value
+from sweeper.status import Stage, Status
 
 __all__ = [
     "ArraySpec",
@@ -51,33 +52,6 @@ def canonical_json(value: Any) -> str:
 def digest(value: Any, *, length: int = 16) -> str:
     """The first `length` hex digits of the SHA-256 of `canonical_json(value)`."""
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:length]
-
-
-class Status(StrEnum):
-    """How one configuration ended. Only `OK` may rank."""
-
-    OK = "ok"
-    INFEASIBLE = "infeasible"
-    BUILD_ERROR = "build_error"
-    BUILD_TIMEOUT = "build_timeout"
-    LAUNCH_ERROR = "launch_error"
-    WRONG_RESULT = "wrong_result"
-    TIMEOUT = "timeout"
-    CRASH = "crash"
-    OUT_OF_MEMORY = "out_of_memory"
-    UNSTABLE = "unstable"
-
-
-class Stage(StrEnum):
-    """Where a configuration stood when it ended."""
-
-    SPACE = "space"
-    BUILD = "build"
-    LOAD = "load"
-    LAUNCH = "launch"
-    VERIFY = "verify"
-    MEASURE = "measure"
-    DONE = "done"
 
 
 class TimeSource(StrEnum):

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from sweeper.emulation.compiler import CompilerRun, HostCompiler, run_compiler
-from sweeper.emulation.native import INCLUDE_DIR
+from sweeper.emulation.native import INCLUDE_DIR, without_library
 from sweeper.emulation.translate import ENTRIES_FILE, translate
 
 __all__ = ["Compilation", "ModuleSource", "compile_module", "host_options"]
@@ -161,7 +161,11 @@ def _language(source: ModuleSource) -> list[str]:
 def _link(compiler: HostCompiler) -> list[str]:
     """The launcher has the functions that a module leaves undefined; libraries that it does not use would
     only be loaded at every launch."""
-    return ["-Wl,--as-needed", *(["-Wl,-z,undefs"] if compiler.kind == "clang" else [])]
+    return [
+        "-Wl,--as-needed",
+        *(["-Wl,-z,undefs"] if compiler.kind == "clang" else []),
+        *without_library(compiler),
+    ]
 
 
 def _preprocess(source: ModuleSource, language: list[str], text: Path, output: Path) -> list[str]:

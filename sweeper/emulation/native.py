@@ -18,13 +18,13 @@ import platformdirs
 from sweeper.emulation.compiler import HostCompiler, run_compiler
 from sweeper.errors import SetupError
 
-__all__ = ["INCLUDE_DIR", "headers_digest", "launcher_path", "runtime_digest"]
+__all__ = ["INCLUDE_DIR", "headers_digest", "launcher_path", "runtime_digest", "without_library"]
 
 INCLUDE_DIR = Path(__file__).resolve().parent / "include"
 _RUNTIME_DIR = Path(__file__).resolve().parent / "runtime"
 _FLAGS = (
     "-std=gnu++17", "-O2", "-g", "-Wall", "-fvisibility=hidden", "-fno-exceptions", "-fno-rtti", "-rdynamic", "-pthread",
-    "-Wl,--as-needed"
+    "-Wl,--as-needed",
 )  # fmt: skip
 _DEADLINE_S = 300.0
 
@@ -57,7 +57,7 @@ def launcher_path(compiler: HostCompiler, *, portable_switch: bool = False) -> P
     `portable_switch` takes the C library's way from one fiber to another, as processors without a way
     of their own do. Raises SetupError where it does not compile.
     """
-    extra = ("-DSIMT_PORTABLE_SWITCH",) if portable_switch else ()
+    extra = (*without_library(compiler), *(("-DSIMT_PORTABLE_SWITCH",) if portable_switch else ()))
     content = repr((runtime_digest(), compiler.identity, compiler.command, _FLAGS, extra))
     name = f"launcher-{hashlib.sha256(content.encode()).hexdigest()[:16]}"
     for folder in _folders():
@@ -70,6 +70,11 @@ def launcher_path(compiler: HostCompiler, *, portable_switch: bool = False) -> P
     raise SetupError(
         "there is no folder to keep the emulator's launcher in", hint="set TMPDIR to one that can be written"
     )
+
+
+def without_library(compiler: HostCompiler) -> tuple[str, ...]:
+    """What keeps the C++ library out of a link that does not need it: ziglang would compile it first."""
+    return ("-nostdlib++",) if compiler.kind == "clang" else ()
 
 
 def _folders() -> tuple[Path, ...]:

@@ -15,18 +15,18 @@
 
 namespace simt {
 
-static std::atomic_flag report_lock = ATOMIC_FLAG_INIT;
+static bool report_lock;
 static sem_t ended;
 static __thread bool failing;
 
 static void lock_report() {
-  while (report_lock.test_and_set(std::memory_order_acquire)) {
+  while (__atomic_test_and_set(&report_lock, __ATOMIC_ACQUIRE)) {
   }
 }
-static void unlock_report() { report_lock.clear(std::memory_order_release); }
+static void unlock_report() { __atomic_clear(&report_lock, __ATOMIC_RELEASE); }
 
 void worker_ends() {
-  launch.switches += worker.switches + worker.head;
+  launch.switches.add(worker.switches + worker.head);
   sem_post(&ended);
   for (;;) pause();
 }
@@ -65,9 +65,7 @@ void fail(const Failure& failure, const char* format, ...) {
     va_end(arguments);
   }
   unlock_report();
-  uint64_t stop = launch.stop_after.load();
-  while (ordinal < stop && !launch.stop_after.compare_exchange_weak(stop, ordinal)) {
-  }
+  launch.stop_after.lower(ordinal);
   if (!simt_block.size.x) _exit(0);  // before any worker began
   worker_ends();
 }

@@ -107,8 +107,8 @@ static void* work(void* module) {
   start_worker();
   map_shared(worker, static_cast<const Module*>(module));
   for (;;) {
-    const uint64_t ordinal = launch.next++;
-    if (ordinal >= launch.request.block_count || ordinal > launch.stop_after) break;
+    const uint64_t ordinal = launch.next.add(1);
+    if (ordinal >= launch.request.block_count || ordinal > launch.stop_after.load()) break;
     run_block(ordinal);
   }
   worker_ends();
@@ -146,6 +146,7 @@ int main(int count, char** values) {
   if (page == MAP_FAILED) return 2;
   launch.report = static_cast<Report*>(page);
   launch.report->version = kReportVersion;
+  launch.stop_after.store(~uint64_t{0});
   watch_signals();
   read_request(atoi(values[1]), launch.request);
   map_buffers(launch.request);
@@ -155,7 +156,7 @@ int main(int count, char** values) {
   run_workers(module);
   Report& report = *launch.report;
   report.cpu_ns = cpu_ns() - before;
-  report.switches = launch.switches;
+  report.switches = launch.switches.load();
   if (report.state == State::kNothing) report.state = State::kFinished;
   _exit(0);
 }

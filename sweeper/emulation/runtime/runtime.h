@@ -4,8 +4,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <atomic>
-
 #include "report.h"
 #include "simt/abi.h"
 
@@ -119,14 +117,29 @@ struct Request {
   uint64_t block_count;
 };
 
+// A variable of all workers. The launcher does without the C++ library, which would be loaded at every
+// launch.
+template <class T> struct Shared {
+  T value;
+  T load() const { return __atomic_load_n(&value, __ATOMIC_SEQ_CST); }
+  T add(T amount) { return __atomic_fetch_add(&value, amount, __ATOMIC_SEQ_CST); }
+  void store(T wanted) { __atomic_store_n(&value, wanted, __ATOMIC_SEQ_CST); }
+  void lower(T bound) {
+    T seen = load();
+    while (bound < seen &&
+           !__atomic_compare_exchange_n(&value, &seen, bound, true, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
+    }
+  }
+};
+
 struct Launch {
   Request request;
   Report* report;
   const Kernel* kernel;
   void** arguments;
-  std::atomic<uint64_t> next{0};
-  std::atomic<uint64_t> stop_after{~0ull};  // the first block that failed, so far
-  std::atomic<uint64_t> switches{0};
+  Shared<uint64_t> next;        // block to begin
+  Shared<uint64_t> stop_after;  // the first block that failed, so far
+  Shared<uint64_t> switches;
 };
 
 extern Launch launch;

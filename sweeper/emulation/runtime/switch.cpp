@@ -57,9 +57,9 @@ void* simt_policy_yield(void* context) {
 // Linux 6.13 can make a page inaccessible without splitting the mapping, which costs a third.
 static void guard(char* page) {
 #ifndef SIMT_PORTABLE_SWITCH
-  static std::atomic<bool> light{true};
-  if (light && madvise(page, kPage, MADV_GUARD_INSTALL) == 0) return;
-  light = false;
+  static Shared<bool> refused;
+  if (!refused.load() && madvise(page, kPage, MADV_GUARD_INSTALL) == 0) return;
+  refused.store(true);
 #endif
   mprotect(page, kPage, PROT_NONE);
 }
