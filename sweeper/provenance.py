@@ -7,7 +7,6 @@ import json
 import os
 import platform
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -37,7 +36,7 @@ def run_record(
     source: Path | None = None,
     facts: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """A run as plain JSON values, secrets hidden.
+    """A run as plain JSON values, secrets hidden; nothing in it says whose machine it was.
 
     `config` is the resolved configuration; `facts` what the run found out: device, compiler, kernels'
     digests, exit code. `source` is the folder whose git state counts (default: the checkout that this
@@ -51,11 +50,8 @@ def run_record(
         "config": to_wire(config),
         "packages": package_versions(),
         "python": platform.python_version(),
-        "executable": sys.executable,
         "platform": platform.platform(),
         "processors": os.cpu_count(),
-        "host": platform.node(),
-        "folder": os.getcwd(),
         "git": git_state(source or checkout_root() or Path.cwd()),
         **to_wire(facts or {}),
     }

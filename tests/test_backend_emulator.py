@@ -310,13 +310,68 @@ def test_limits_of_the_target_are_a_launch_error(rig: Rig) -> None:
     assert caught.value.reason == "threads 4096 > 1024 (at 70x50x40)"
 
 
+STAGED = """
+__global__ void matmul(const float* A, const float* B, float* C, int M, int N, int K) {
+  DECLARATION
+  const int row = blockIdx.x;
+  for (int k = threadIdx.x; k < K; k += blockDim.x) staged[k] = A[row * K + k];
+  __syncthreads();
+  for (int n = threadIdx.x; n < N; n += blockDim.x) {
+    float sum = 0;
+    for (int k = 0; k < K; ++k) sum += staged[k] * B[k * N + n];
+    C[row * N + n] = sum;
+  }
+}
+"""
+
+
+@pytest.mark.parametrize(("dynamic", "bytes_"), [(True, 65536), (False, 49152), (True, 232448)])
+def test_shared_memory_up_to_the_targets_limits_is_there(rig: Rig, dynamic: bool, bytes_: int) -> None:
+    declaration = (
+        "extern __shared__ float staged[];" if dynamic else f"__shared__ float staged[{bytes_} / 4];"
+    )
+    kernel = gemm_spec(
+        source=rig.source(STAGED.replace("DECLARATION", declaration)),
+        params={},
+        template=False,
+        launch=launch([64], ["M"], shared_bytes=bytes_ if dynamic else 0),
+    )
+    assert rig.run(kernel, (9, 70, 100)).check.passed
+
+
+@pytest.mark.parametrize(
+    ("dynamic", "bytes_", "message"),
+    [
+        (False, 65536, "static shared memory 65536 B > 49152 B"),
+        (True, 232452, "shared memory 232452 B > 232448 B"),
+    ],
+)
+def test_more_shared_memory_than_the_target_has_is_a_launch_error(
+    rig: Rig, dynamic: bool, bytes_: int, message: str
+) -> None:
+    # Though the description keeps silent about what the source declares.
+    declaration = (
+        "extern __shared__ float staged[];" if dynamic else f"__shared__ float staged[{bytes_} / 4];"
+    )
+    kernel = gemm_spec(
+        source=rig.source(STAGED.replace("DECLARATION", declaration)),
+        params={},
+        template=False,
+        launch=launch([64], ["M"], shared_bytes=bytes_ if dynamic else 0),
+    )
+    with pytest.raises(TrialFailed) as caught:
+        rig.run(kernel, (9, 70, 100))
+    assert caught.value.status is Status.LAUNCH_ERROR
+    assert caught.value.reason.startswith(message)
+
+
 def test_an_argument_of_another_type_is_a_launch_error(rig: Rig) -> None:
     wrong = gemm_spec(source=rig.source(TILED.replace("int N, int K", "int N, long long K")))
     with pytest.raises(TrialFailed) as caught:
         rig.run(wrong, SMALL)
     assert caught.value.status is Status.LAUNCH_ERROR
     assert caught.value.reason.startswith(
-        "argument 6 (K): the kernel takes a integer of 8 bytes, given is a integer of 4 bytes"
+        "argument 6 (K): the kernel takes an integer of 8 bytes, given is an integer of 4 bytes"
     )
 
 

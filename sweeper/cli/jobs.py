@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import yaml
 
@@ -93,11 +93,11 @@ class Jobs:
         self._began = True
         started = datetime.now(UTC)
         facts: dict[str, Any] = {}
-        resolved: Any = {}
+        resolved: dict[str, Any] = {}
         code = 0
         try:
             try:
-                resolved = OmegaConf.to_container(node, resolve=True, throw_on_missing=True)
+                resolved = cast(dict[str, Any], OmegaConf.to_container(node, resolve=True, throw_on_missing=True))
             except OmegaConfBaseException as error:
                 raise ConfigError(f"configuration: {error}") from None
             config = validate(resolved)
@@ -152,14 +152,15 @@ class Jobs:
             return self._flat_kernels[choice]
         return kernels_dir() / f"{choice}.yaml"
 
-    def _record(self, config: Any, facts: Mapping[str, Any], code: int, started: datetime) -> None:
+    def _record(self, config: Mapping[str, Any], facts: Mapping[str, Any], code: int, started: datetime) -> None:
         from sweeper.provenance import run_record
 
         if self._store is None:
             return
         record = run_record(
             command=["python", "-m", "sweeper", *self._given],
-            config=config,
+            # The folder is where the record lies; its path is the machine's own affair.
+            config={k: v for k, v in config.items() if k != "results_dir"},
             started=started,
             facts={**facts, "exit_code": code},
         )

@@ -7,6 +7,9 @@
 
 Every CUDA thread is a fiber; a block's threads run until each has come to a barrier. `include/` is what a
 kernel sees of CUDA, `runtime/` the program that runs it, built once and kept in the user's cache.
+
+What it cannot do: inline PTX (a kernel may go another way under `#ifdef __SWEEPER_EMULATOR__`), TMA, clusters,
+and blocks that wait for blocks after them, since a block runs to its end before its worker takes another.
 """
 
 from __future__ import annotations

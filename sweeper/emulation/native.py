@@ -23,8 +23,8 @@ __all__ = ["INCLUDE_DIR", "headers_digest", "launcher_path", "runtime_digest", "
 INCLUDE_DIR = Path(__file__).resolve().parent / "include"
 _RUNTIME_DIR = Path(__file__).resolve().parent / "runtime"
 _FLAGS = (
-    "-std=gnu++17", "-O2", "-g", "-Wall", "-fvisibility=hidden", "-fno-exceptions", "-fno-rtti", "-rdynamic", "-pthread",
-    "-Wl,--as-needed",
+    "-std=gnu++17", "-O2", "-g", "-Wall", "-fvisibility=hidden", "-fno-exceptions", "-fno-rtti", "-rdynamic",
+    "-pthread", "-Wl,--as-needed",
 )  # fmt: skip
 _DEADLINE_S = 300.0
 

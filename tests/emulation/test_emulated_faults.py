@@ -199,22 +199,22 @@ def test_arguments_must_be_as_many_as_the_kernel_takes(rig: Rig) -> None:
         (
             2,
             Scalar("alpha", np.int32(2)),
-            "argument 3 (alpha): the kernel takes a floating-point of 4 bytes, given is a integer of 4 bytes",
+            "argument 3 (alpha): the kernel takes a floating-point of 4 bytes, given is an integer of 4 bytes",
         ),
         (
             3,
             Scalar("N", np.int64(8)),
-            "argument 4 (N): the kernel takes a integer of 4 bytes, given is a integer of 8 bytes",
+            "argument 4 (N): the kernel takes an integer of 4 bytes, given is an integer of 8 bytes",
         ),
         (
             1,
             Scalar("x", np.int64(0)),
-            "argument 2 (x): the kernel takes a pointer of 8 bytes, given is a integer of 8 bytes",
+            "argument 2 (x): the kernel takes a pointer of 8 bytes, given is an integer of 8 bytes",
         ),
         (
             3,
             Buffer("N", (1,), np.int32, writable=False),
-            "argument 4 (N): the kernel takes a integer of 4 bytes, given is a pointer of 8 bytes",
+            "argument 4 (N): the kernel takes an integer of 4 bytes, given is a pointer of 8 bytes",
         ),
         (
             1,
@@ -252,6 +252,19 @@ def test_arrays_of_bytes_structures_and_void_take_any_elements(rig: Rig) -> None
     )
     a, b, c = (Buffer(name, (16,), np.float32, writable=True) for name in "abc")
     assert rig.run(module, a, b, c, Buffer("d", (3,), np.int16, writable=False)).ok
+
+
+def test_an_array_of_small_integers_is_not_an_array_of_bytes(rig: Rig) -> None:
+    module = rig.module(
+        "__global__ void kernel(signed char* a, unsigned char small, char c) { a[0] = small + c; }"
+    )
+    scalars = {"small": np.uint8(3), "c": np.int8(-5)}
+    assert rig.out(module, 4, np.int8, scalars=scalars)[0] == -2
+    arguments = [Scalar(name, value) for name, value in scalars.items()]
+    report = rig.run(module, Buffer("a", (4,), np.float32, writable=True), *arguments)
+    assert report.message.startswith(
+        "argument 1 (a): the kernel takes a pointer to integer elements of 1 bytes"
+    )
 
 
 def test_a_file_that_is_no_module_is_told(rig: Rig, tmp_path: Path) -> None:

@@ -32,45 +32,37 @@ static const Module* load_module() {
 
 static const char* kind_name(char kind) {
   switch (kind) {
-    case 'f':
-      return "floating-point";
-    case 'i':
-      return "integer";
-    case 'h':
-      return "__half";
-    case 'b':
-      return "__nv_bfloat16";
-    case 'p':
-      return "pointer";
-    default:
-      return "structure";
+    case 'f': return "floating-point";
+    case 'i': return "integer";
+    case 'h': return "__half";
+    case 'b': return "__nv_bfloat16";
+    case 'p': return "pointer";
+    default: return "structure";
   }
 }
 
-// region: the argument's number. Text: what the kernel takes and what was given.
-[[noreturn]] static void bad_argument(size_t index, const char* wanted, uint32_t wanted_bytes,
-                                      const char* given, size_t given_bytes) {
+static const char* article(char kind) { return kind == 'i' ? "an" : "a"; }
+
+// Reported with the argument's number as region: what the kernel takes and what was given.
+[[noreturn]] static void bad_argument(size_t index, const Parameter& wanted, char given, size_t given_bytes) {
   fail({Kind::kArgument, Access::kUnknown, static_cast<int32_t>(index)},
-       "the kernel takes a %s of %u bytes, given is a %s of %zu bytes", wanted, wanted_bytes, given,
-       given_bytes);
+       "the kernel takes %s %s of %u bytes, given is %s %s of %zu bytes", article(wanted.kind),
+       kind_name(wanted.kind), wanted.bytes, article(given), kind_name(given), given_bytes);
 }
 
 static bool elements_agree(const Parameter& p, char kind, size_t bytes) {
-  const bool any =
-      p.pointee == 'v' || p.pointee == 's' || p.pointee == 'p' || (p.pointee == 'i' && p.pointee_bytes == 1);
+  const bool any = p.pointee == 'v' || p.pointee == 's' || p.pointee == 'p' || p.pointee == 'c';
   return any || (p.pointee == kind && p.pointee_bytes == bytes);
 }
 
 static void check_argument(size_t index, const Parameter& p, const ArgumentRequest& a) {
   if (a.buffer < 0) {
     const bool same_kind = p.kind == a.kind || p.kind == 's' || a.kind == 's';
-    if (p.kind == 'p' || !same_kind || p.bytes != a.bytes) {
-      bad_argument(index, kind_name(p.kind), p.bytes, kind_name(a.kind), a.bytes);
-    }
+    if (p.kind == 'p' || !same_kind || p.bytes != a.bytes) bad_argument(index, p, a.kind, a.bytes);
     return;
   }
   const BufferRequest& buffer = launch.request.buffers[static_cast<size_t>(a.buffer)];
-  if (p.kind != 'p') bad_argument(index, kind_name(p.kind), p.bytes, "pointer", sizeof(void*));
+  if (p.kind != 'p') bad_argument(index, p, 'p', sizeof(void*));
   if (!elements_agree(p, a.kind, buffer.item_bytes)) {
     fail({Kind::kArgument, Access::kUnknown, static_cast<int32_t>(index)},
          "the kernel takes a pointer to %s elements of %u bytes, given is an array of %s elements of %zu "

@@ -29,7 +29,7 @@ struct Block {
 using Combine = void (*)(void* const* payloads, unsigned lanes);
 
 // A kernel's parameter. `kind` and `pointee`: 'p' pointer, 'f' floating, 'i' integer, 'h' __half,
-// 'b' __nv_bfloat16, 'v' void, 's' anything else. The last two describe what a pointer points to.
+// 'b' __nv_bfloat16, 'v' void, 'c' bytes, 's' anything else. The last two describe what a pointer points to.
 struct Parameter {
   char kind, pointee;
   bool constant;

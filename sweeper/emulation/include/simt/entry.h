@@ -30,6 +30,12 @@ template <> struct KindOf<Narrow<Binary16>, true> {
 template <> struct KindOf<Narrow<Bfloat16>, true> {
   static constexpr char value = 'b';
 };
+template <> struct KindOf<char, false> {
+  static constexpr char value = 'c';
+};
+template <> struct KindOf<unsigned char, false> {
+  static constexpr char value = 'c';
+};
 template <class T> struct KindOf<T*, false> {
   static constexpr char value = 'p';
 };
@@ -60,7 +66,8 @@ template <> struct Bytes<void> {
 
 template <class T> struct Describe {
   using Value = typename Plain<T>::type;
-  static constexpr Parameter parameter{KindOf<Value>::value, 'v', false, sizeof(T), 0};
+  static constexpr char kind = KindOf<Value>::value == 'c' ? 'i' : KindOf<Value>::value;
+  static constexpr Parameter parameter{kind, 'v', false, sizeof(T), 0};
 };
 template <class T> struct Describe<T*> {
   using Pointee = typename Plain<T>::type;
