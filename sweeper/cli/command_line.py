@@ -43,7 +43,8 @@ _SIZES = ("m", "n", "k")
 class Arguments:
     """`hydra` is what Hydra gets; `folder` where results go; `shapes` one-off shapes by name.
 
-    `shows` is true where the command prints something (help, configuration) instead of running.
+    `shows` is true where the command prints something (help, configuration) instead of running;
+    `earlier` holds the folders of earlier runs that may be answered from, None where a folder was named.
     """
 
     hydra: tuple[str, ...]
@@ -52,6 +53,7 @@ class Arguments:
     shows: bool
     config_dirs: tuple[Path, ...]
     shapes: dict[str, dict[str, int]]
+    earlier: Path | None
 
 
 def normalise(
@@ -85,6 +87,7 @@ def normalise(
             if key in {f"shape.{s}" for s in _SIZES}:
                 kept.append("++shape.name=null")
     multirun = any(f in ("-m", "--multirun") for f in flags)
+    earlier = None if folder else default_root
     folder = folder or default_root / _folder_name(overrides, now)
     where = str(folder).replace("'", r"\'")
     kept += [f"hydra.run.dir='{where}'", f"hydra.sweep.dir='{where}'", f"++results_dir='{where}'"]
@@ -95,6 +98,7 @@ def normalise(
         shows=any(f.split("=")[0] in _SHOWS for f in flags),
         config_dirs=tuple(_config_dirs(flags)),
         shapes=shapes,
+        earlier=earlier,
     )
 
 

@@ -117,7 +117,7 @@ class Jobs:
             config,
             self._kernel_path(),
             self._open_store,
-            self._arguments.folder.parent,
+            self._arguments.earlier,
             brief=self._arguments.multirun,
         )
         return session.run(job, self._out, self._say_once)

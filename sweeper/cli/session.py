@@ -36,7 +36,8 @@ _DEFAULT_SHAPE = "small"
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job's inputs. `runs_root` holds the folders of earlier runs, whose rows may be reused.
+    """A job's inputs. `runs_root` holds the folders of earlier runs, whose rows may be reused (None: only
+    the job's own store may).
 
     `open_store` gives the command's store, made when the first job gets that far; `brief` jobs, one of
     several, say a line instead of a table.
@@ -45,7 +46,7 @@ class Job:
     config: Config
     kernel_path: Path
     open_store: Callable[[], Store]
-    runs_root: Path
+    runs_root: Path | None
     brief: bool = False
 
 
@@ -145,9 +146,8 @@ class _Recorder:
         self._study = study
         known = self._store.trials(study.name)
         self._own = {(t.role, t.point.key): t for t in known} if job.config.resume else {}
-        self._earlier = (
-            other_stores(job.runs_root, study.context, besides=self._store) if job.config.resume else []
-        )
+        elsewhere = job.runs_root if job.config.resume else None
+        self._earlier = other_stores(elsewhere, study.context, besides=self._store) if elsewhere else []
         self._next = max([0, *(t.number for t in known)]) + 1
         self._next_baseline = min([1, *(t.number for t in known)]) - 1
 

@@ -79,7 +79,7 @@ class LiveProgress:
         if value is not None and (self._best is None or value < self._best[0]):
             self._best = (value, trial)
         if self._progress is not None:
-            self._progress.update(self._task, advance=1, best=self._best_text())
+            self._progress.update(self._task, advance=1, best=self._best_text().partition(" with ")[0])
         elif time.monotonic() - self._said > _PLAIN_INTERVAL_S:
             self._said = time.monotonic()
             failed = self._done - self._counts[Status.OK]
