@@ -43,12 +43,13 @@ class SearchConfig:
 
     `lookahead` configurations are asked before the first of them is told, so that they build side
     by side; it changes what a model-guided sampler knows, so it does not follow the machine's size.
+    A search whose order no result changes (grid, random) is asked as far ahead as the machine can use.
     """
 
     name: str = "tpe"
     budget: int | None = 50
     seed: int = 0
-    lookahead: int = 4
+    lookahead: int = 8
     objective: str = "time_ms"
     direction: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -56,19 +57,32 @@ class SearchConfig:
 
 @dataclass(frozen=True, slots=True)
 class MeasureConfig(MeasureProtocol):
-    """A named measuring protocol."""
+    """A named measuring protocol.
+
+    A configuration found to be `stop_factor` times slower than the best so far is not sampled any further,
+    since it cannot become the best (None: all are sampled alike).
+    """
 
     name: str = "default"
+    stop_factor: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class BackendConfig:
-    """Where kernels run: `device` is a GPU's index, `target` the GPU assumed where there is none."""
+    """Where kernels run: `device` is a GPU's index, `target` the GPU assumed where there is none.
+
+    `devices` lets several serve one search: their indices, or `all`. They must be of one kind, unless
+    `mixed_devices` says that times of different products may stand side by side. A GPU that others are
+    using is refused unless `allow_shared`.
+    """
 
     name: str = "auto"
     device: int = 0
+    devices: str | tuple[int, ...] | None = None
+    mixed_devices: bool = False
     target: str = "h200"
     path: str | None = None
+    allow_shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +154,8 @@ def _shape(node: Any, kernel: Any, problems: list[str]) -> ShapeConfig:
         if key not in known:
             problems.append(f"unknown key shape.{key}{did_you_mean(str(key), known)}")
         elif key != "name" and value is not None:
+            if named and key not in named and not node.get("name"):
+                problems.append(f"shape.{key}: the kernel has no size {key}, only {', '.join(sorted(named))}")
             sizes[str(key)] = _value(int, value, f"shape.{key}", problems)
             if isinstance(value, int) and value < 1:
                 problems.append(f"shape.{key} = {value}: a size is at least 1")
@@ -150,7 +166,13 @@ def _value(kind: Any, value: Any, key: str, problems: list[str]) -> Any:
     """`value` as `kind`; a problem is noted where it is something else."""
     if isinstance(kind, types.UnionType):
         inner = [k for k in typing.get_args(kind) if k is not type(None)]
-        return None if value is None else _value(inner[0], value, key, problems)
+        if value is None:
+            return None
+        if len(inner) > 1 and not isinstance(value, str | list | tuple):
+            problems.append(f"{key} = {value!r} is neither text nor a list: write {key}=[{value}]")
+            return None
+        # Of text and a list, the one that is written.
+        return _value(inner[-1] if isinstance(value, list | tuple) else inner[0], value, key, problems)
     origin = typing.get_origin(kind)
     if origin is tuple:
         if isinstance(value, list | tuple):
@@ -231,11 +253,31 @@ def _contradictions(values: Mapping[str, Any]) -> list[str]:
         if not 1 <= search.lookahead <= 1024:
             problems.append(f"search.lookahead = {search.lookahead} is not between 1 and 1024")
     if isinstance(measure, MeasureConfig):
-        if not 1 <= measure.min_samples <= measure.max_samples:
-            problems.append(
-                f"measure.min_samples = {measure.min_samples} and measure.max_samples = {measure.max_samples}:"
-                " at least 1, and the first no larger than the second"
-            )
-        if measure.cache not in ("cold", "warm"):
-            problems.append(f"measure.cache = {measure.cache!r} is neither cold nor warm")
+        problems.extend(_wrong_measures(measure))
+    backend = values.get("backend")
+    if isinstance(backend, BackendConfig):
+        problems.extend(_wrong_devices(backend.devices))
     return problems
+
+
+def _wrong_measures(measure: MeasureConfig) -> list[str]:
+    problems = []
+    if not 1 <= measure.min_samples <= measure.max_samples:
+        problems.append(
+            f"measure.min_samples = {measure.min_samples} and measure.max_samples = {measure.max_samples}:"
+            " at least 1, and the first no larger than the second"
+        )
+    if measure.cache not in ("cold", "warm"):
+        problems.append(f"measure.cache = {measure.cache!r} is neither cold nor warm")
+    if measure.stop_factor is not None and measure.stop_factor <= 1:
+        problems.append(f"measure.stop_factor = {measure.stop_factor}: more than 1, or null for never")
+    return problems
+
+
+def _wrong_devices(devices: str | tuple[int, ...] | None) -> list[str]:
+    if isinstance(devices, str) and devices != "all":
+        return [f"backend.devices = {devices!r}: a list such as [0,1], or all"]
+    indices = [d for d in devices or () if isinstance(d, int)]
+    if isinstance(devices, tuple) and (len(set(indices)) < len(devices) or min(indices, default=-1) < 0):
+        return [f"backend.devices = {list(devices)}: at least one device, each once, counted from 0"]
+    return []

@@ -185,13 +185,15 @@ class ReferenceSpec:
     `kind` is `contraction` (`text` such as `mk,kn->mn`, operands in argument order), `kernel`
     (`text` names a plain kernel of the same source, one thread a work item, `launch` its geometry)
     or `python` (`path` and the function's name in `text`; called with the input arrays as float64
-    and the scalars, by argument name; returns one array or a dict by output name).
+    and the scalars, by argument name; returns one array or a dict by output name). `digest` is that
+    of the Python file's content, for what depends on it.
     """
 
     kind: str
     text: str
     path: Path | None = None
     launch: LaunchSpec | None = None
+    digest: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +220,8 @@ class KernelSpec:
     problem's sizes as used in expressions (upper case) with the description's own defaults, if any.
     `work_flops` is the problem's FLOP count (None: derived from the contraction, else unknown).
     `digest` covers the source and every header it includes; `node_json` is the description as given,
-    from which another process loads the same kernel.
+    from which another process loads the same kernel. With `forbid_spills` a build that uses local memory
+    is not tried.
     """
 
     name: str
@@ -243,6 +246,7 @@ class KernelSpec:
     digest: str
     description: str = ""
     node_json: str = ""
+    forbid_spills: bool = False
 
     @property
     def default_point(self) -> Point:

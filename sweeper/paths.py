@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
-__all__ = ["checkout_root", "conf_dir", "kernels_dir"]
+__all__ = ["START_VARIABLE", "checkout_root", "conf_dir", "kernels_dir", "start_folder"]
+
+START_VARIABLE = "SWEEPER_START"
+"""The environment variable by which child processes know the folder that the command was started in."""
 
 _PACKAGE = Path(__file__).resolve().parent
 
@@ -28,3 +32,8 @@ def conf_dir() -> Path:
 def kernels_dir() -> Path:
     """The folder of the shipped CUDA sources."""
     return _shipped("kernels")
+
+
+def start_folder() -> Path:
+    """The folder that the command was started in, whatever `hydra.job.chdir` has changed since."""
+    return Path(os.environ.get(START_VARIABLE) or Path.cwd())

@@ -15,9 +15,9 @@ from cubins import Figures, cubin
 from fake_pycuda import Behaviour, FakeDriver, Memory
 from specs import gemm_spec
 
-from sweeper.backend import cuda_identity
 from sweeper.backend.base import MeasureProtocol, Outcome
 from sweeper.backend.cuda import CudaBackend
+from sweeper.backend.cuda import identity as cuda_identity
 from sweeper.device.nvml import NvmlReadings
 from sweeper.errors import TrialFailed
 from sweeper.model import Build, KernelSpec, Launch, Point
@@ -35,8 +35,10 @@ class FakeNvml:
     def __init__(self, *readings: NvmlReadings) -> None:
         self.queue = list(readings) or [NvmlReadings(note="no NVML here")]
         self.closed = False
+        self.asked = 0
 
     def readings(self, pci_bus_id: str) -> NvmlReadings:
+        self.asked += 1
         return self.queue.pop(0) if len(self.queue) > 1 else self.queue[0]
 
     def uuid(self, pci_bus_id: str) -> str | None:
@@ -74,7 +76,7 @@ class Rig:
         return self.driver
 
     def backend(self, **options: Any) -> CudaBackend:
-        return CudaBackend(**{"nvml": self.nvml, **options})
+        return CudaBackend(**{"nvml": self.nvml, "readings_every_s": 0.0, **options})
 
     def prepared(self, kernel: KernelSpec | None = None, dims: dict[str, int] | None = None, **options: Any):
         self.spec = kernel or gemm_spec()

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import fake_device_code
 import numpy as np
 
 ATTRIBUTES = {
@@ -59,6 +60,7 @@ class Behaviour:
     local_bytes: int = 0
     max_threads: int = 1024
     launches: list[dict[str, Any]] = field(default_factory=list)
+    is_the_backends_own: bool = False
 
 
 class Lost(Exception):
@@ -125,8 +127,10 @@ class FakeDriver(types.ModuleType):
         self.lost = ""
         self.refuse_init = ""
         self.canary_is_right = True
+        self.product_is_off = 0.0
         self.contexts: list[Any] = []
         self.set_attributes: list[tuple[Any, int]] = []
+        self.host_copies: list[int] = []
         self.spins_ms: list[float] = []
         self._make_classes()
 
@@ -176,11 +180,13 @@ class FakeDriver(types.ModuleType):
     def memcpy_htod(self, address: int, data: Any) -> None:
         self.call("cuMemcpyHtoD")
         flat = np.frombuffer(data, np.uint8)
+        self.host_copies.append(flat.size)
         self.memory.view(address, flat.size)[:] = flat
 
     def memcpy_dtoh(self, data: Any, address: int) -> None:
         self.call("cuMemcpyDtoH")
         flat = np.frombuffer(data, np.uint8)
+        self.host_copies.append(flat.size)
         flat[:] = self.memory.view(address, flat.size)
 
     def memcpy_dtod_async(self, to: int, source: int, nbytes: int, stream: Any) -> None:
@@ -325,7 +331,7 @@ class _Function:
     def prepared_async_call(self, grid, block, stream, *numbers, shared_size=0) -> None:
         driver, behaviour = self._driver, self._behaviour
         driver.call("cuLaunchKernel")
-        if driver.stall_ms:
+        if driver.stall_ms and not behaviour.is_the_backends_own:
             driver.host_ms += driver.stall_ms.pop(0)
         struct.pack("@" + "".join(self._letters), *numbers)
         assert all(type(size) is int for size in (*grid, *block)), "PyCUDA takes Python integers only"
@@ -342,6 +348,8 @@ class _Function:
 
 
 def _own_kernels(driver: FakeDriver) -> dict[str, Behaviour]:
+    """The kernels of `device_code.cu`: what they compute is `fake_device_code`'s business."""
+
     def canary(memory: Memory, out: int, seed: int) -> None:
         values = memory.array(out, (512,), np.uint32)
         values[:] = np.arange(512, dtype=np.uint32) + seed
@@ -352,8 +360,16 @@ def _own_kernels(driver: FakeDriver) -> dict[str, Behaviour]:
         driver.spins_ms.append(milliseconds)
         driver.enqueue(milliseconds)
 
+    def product(memory: Memory, *numbers: int) -> None:
+        fake_device_code.product(memory, *numbers)
+        memory.array(numbers[-2], (1,), np.float64)[0] += driver.product_is_off
+
+    kernels = {**fake_device_code.KERNELS, "canary": canary, "product": product}
     return {
-        "sweeper_canary": Behaviour(canary),
-        "sweeper_spin": Behaviour(spin, time_ms=0.0),
-        "sweeper_empty": Behaviour(time_ms=0.001),
+        "sweeper_spin": Behaviour(spin, time_ms=0.0, is_the_backends_own=True),
+        "sweeper_empty": Behaviour(time_ms=0.001, is_the_backends_own=True),
+        **{
+            f"sweeper_{name}": Behaviour(run, time_ms=0.001, is_the_backends_own=True)
+            for name, run in kernels.items()
+        },
     }

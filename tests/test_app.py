@@ -168,6 +168,76 @@ def test_a_wrong_command_ends_with_its_code_and_names_the_right_form(
     assert not list(elsewhere.rglob("study.db")), "nothing was begun, so nothing is left behind"
 
 
+@pytest.mark.parametrize("form", ["kernel=tiled", "+kernel=tiled", "++kernel=tiled"])
+def test_a_group_is_chosen_whatever_its_prefix(form: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert sweep(form, "+shape=tiny", "dry_run=true") == 0
+    assert "tiled at tiny" in capsys.readouterr().out
+
+
+def test_a_misspelt_experiment_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert sweep("experiment=nonsense") == 2
+    assert "tile_sweep" in capsys.readouterr().err
+
+
+def test_a_results_folder_that_cannot_be_made_ends_with_4(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    assert sweep("kernel=tiled", "+shape=tiny", f"results_dir={tmp_path / 'file'}") == 4
+    assert "results_dir=PATH" in capsys.readouterr().err
+
+
+def test_a_size_the_kernel_does_not_have_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--config-dir", str(SAXPY), EMULATED, "kernel=saxpy", "shape.m=5"]) == 2
+    assert "the kernel has no size m, only n" in capsys.readouterr().err
+
+
+def test_what_a_compiler_says_is_shown_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "odd.cu").write_text(
+        '#error "a[i] and [bold] and :100:"\n__global__ void odd(float* y) { y[0] = 1; }\n'
+    )
+    (tmp_path / "odd.yaml").write_text(
+        "{name: odd, source: odd.cu, entry: odd, dims: {N: 1}, launch: {block: [1], grid: [1]},"
+        " args: [{name: y, shape: [N], direction: out}], reference: {kernel: odd, launch: {block: [1], grid: [1]}}}"
+    )
+    main(["--config-dir", str(tmp_path), EMULATED, "kernel=odd"])
+    assert "a[i] and [bold] and :100:" in capsys.readouterr().out
+
+
+def test_replaying_another_table_is_another_study(tmp_path: Path) -> None:
+    recorded = tmp_path / "recorded"
+    assert sweep("kernel=tiled", "kernel.params.tile=8", "+shape=tiny", f"results_dir={recorded}") == 0
+    table = (recorded / "trials.csv").read_text()
+    time_ms = rows(recorded)[0]["time_ms"]
+    (tmp_path / "copy.csv").write_text(table.replace(time_ms, "0.777"))
+    out = f"results_dir={tmp_path / 'out'}"
+    for path in (recorded / "trials.csv", tmp_path / "copy.csv"):
+        replay = [
+            "backend=replay",
+            f"backend.path={path}",
+            "kernel=tiled",
+            "kernel.params.tile=8",
+            "+shape=tiny",
+        ]
+        assert main([*replay, out]) == 0
+    assert [r["time_ms"] for r in rows(tmp_path / "out")] == [time_ms, "0.777"]
+
+
+def test_a_reused_row_is_called_by_this_runs_shape(elsewhere: Path) -> None:
+    assert sweep("kernel=tiled", "+shape=tiny") == 0
+    assert sweep("kernel=tiled", "shape=64x64x64") == 0
+    newest = max((elsewhere / "results" / "runs").iterdir(), key=lambda p: p.name)
+    assert {r["shape"] for r in rows(newest)} == {"64x64x64"}
+
+
+def test_a_usage_error_ends_the_same_way_under_a_debugger(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("hydra._internal.utils.is_under_debugger", lambda: True)
+    assert main([EMULATED, "kernel=tild"]) == 2
+    assert "tiled" in capsys.readouterr().err
+
+
 def test_an_infeasible_configuration_is_a_row_with_the_numbers(tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert sweep("-m", "kernel=tiled", "kernel.params.tile=999,16", "+shape=tiny", f"results_dir={out}") == 1

@@ -17,8 +17,8 @@ from cuda_rig import POINT, QUICK, FakeNvml, Rig, make_rig, product
 from fake_pycuda import Behaviour, FakeDriver, Lost, Refused
 from specs import gemm_spec, saxpy_spec
 
-from sweeper.backend import cuda_identity
-from sweeper.backend.cuda_memory import scalar_format
+from sweeper.backend.cuda import identity as cuda_identity
+from sweeper.backend.cuda.arguments import scalar_format
 from sweeper.device.nvml import NvmlReadings
 from sweeper.dtypes import dtype
 from sweeper.errors import ConfigError, SetupError, TrialFailed

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import types
 from dataclasses import replace
 
 import pytest
 from cuda_rig import QUICK, FakeNvml, make_rig, product
 from fake_pycuda import Behaviour, FakeDriver
 
+from sweeper.backend.cuda import heat
+from sweeper.backend.cuda.heat import Heat
 from sweeper.device.nvml import NvmlReadings
 from sweeper.model import Stage, Status
 
@@ -64,16 +67,95 @@ def test_copies_for_which_there_is_no_memory_after_all_are_done_without(rig):
 def test_no_warm_up_still_means_one_launch_before_the_first_sample(rig):
     behaviour = Behaviour(product, time_ms=0.5)
     protocol = replace(QUICK, warmup_ms=0.0, min_samples=1, max_samples=1, verify_launches=1)
-    timing = rig.prepared().measure(behaviour, protocol).timing
+    timing = rig.prepared(readings_every_s=1e9).measure(behaviour, protocol).timing
     assert len(timing.samples_ms) == 1
-    # Verified, first of its timing, its estimate, warm-up, sample, verified again.
-    assert len(behaviour.launches) == 6
+    # Verified, sampled, verified again.
+    assert len(behaviour.launches) == 3
 
 
 def test_the_warm_up_lasts_as_long_as_asked(rig):
     behaviour = Behaviour(product, time_ms=0.5)
     rig.prepared().measure(behaviour, replace(QUICK, warmup_ms=50.0))
     assert len(behaviour.launches) >= 100
+
+
+def test_a_device_that_is_warm_is_not_warmed_again(rig, monkeypatch):
+    monkeypatch.setattr(heat, "time", types.SimpleNamespace(monotonic=lambda: rig.driver.host_ms / 1e3))
+    behaviour = Behaviour(product, time_ms=0.5)
+    protocol = replace(QUICK, warmup_ms=50.0)
+    rig.prepared(readings_every_s=1e9).measure(behaviour, protocol)
+    assert len(behaviour.launches) >= 100
+    again = Behaviour(product, time_ms=0.5)
+    rig.measure(again, protocol)
+    assert len(again.launches) < 10
+    rig.driver.host_ms += 200.0
+    rested = Behaviour(product, time_ms=0.5)
+    rig.measure(rested, protocol)
+    assert len(rested.launches) >= 100
+
+
+def test_a_rest_undoes_the_warmth_and_work_makes_it(monkeypatch):
+    clock = types.SimpleNamespace(now=0.0, monotonic=lambda: clock.now)
+    monkeypatch.setattr(heat, "time", clock)
+    warmth = Heat()
+    assert warmth.lacking_ms(20) == 20
+    clock.now = 0.005
+    warmth.add(5)
+    clock.now = 0.06
+    warmth.add(10)
+    assert warmth.lacking_ms(20) == 5
+    assert warmth.lacking_ms(10) == 0
+    clock.now = 0.17
+    assert warmth.lacking_ms(20) == 20
+    clock.now = 0.4
+    warmth.add(3)
+    assert warmth.lacking_ms(20) == 17
+
+
+def test_nvml_is_not_asked_again_while_its_readings_are_fresh(rig):
+    rig.nvml = FakeNvml()
+    rig.prepared(readings_every_s=1e9)
+    asked = rig.nvml.asked
+    for _ in range(3):
+        rig.measure()
+    assert rig.nvml.asked == asked
+
+
+def test_the_flush_buffer_is_there_once_for_all_problems(rig):
+    rig.prepared()
+    used = rig.driver.memory.used
+    for _ in range(3):
+        rig.cuda.prepare(rig.spec, rig.problem)
+    assert rig.driver.memory.used == used
+
+
+def test_a_launch_for_which_the_host_was_late_is_no_estimate(rig):
+    """The driver loads a kernel at its first launch: a short one must not pass for a long one."""
+    rig.prepared()
+    rig.driver.stall_ms = [3.0]
+    timing = rig.measure(Behaviour(product, time_ms=0.01), replace(QUICK, verify_launches=1)).timing
+    assert timing.method.startswith("events×1")
+
+
+# --- Candidates that are too slow -----------------------------------------------------------------------
+
+
+def test_a_candidate_far_above_the_limit_is_sampled_twice_and_verified_all_the_same(rig):
+    behaviour = Behaviour(product, time_ms=0.5)
+    protocol = replace(QUICK, min_samples=10, max_samples=50, stop_above_ms=0.3)
+    outcome = rig.prepared().measure(behaviour, protocol)
+    assert outcome.check.passed
+    assert len(outcome.timing.samples_ms) == 2
+    assert outcome.timing.note.startswith("stopped early: at least 0.45")
+    wrong = rig.failure(Behaviour(lambda *_: None, time_ms=0.5), protocol)
+    assert wrong.status is Status.WRONG_RESULT
+
+
+def test_a_candidate_near_the_limit_is_sampled_like_any_other(rig):
+    protocol = replace(QUICK, min_samples=6, max_samples=50, stop_above_ms=0.4999)
+    timing = rig.prepared().measure(Behaviour(product, time_ms=0.5), protocol).timing
+    assert len(timing.samples_ms) == 6
+    assert "stopped" not in timing.note
 
 
 def test_samples_stop_once_they_agree(rig):
@@ -101,7 +183,7 @@ def test_a_host_that_is_always_late_still_gives_samples(rig):
 
 def test_a_kernel_too_slow_for_its_least_samples_gives_what_it_can(rig, monkeypatch):
     ticks = iter(range(0, 100_000, 20))
-    monkeypatch.setattr("sweeper.backend.cuda_timing.time.monotonic", lambda: next(ticks))
+    monkeypatch.setattr("sweeper.backend.cuda.timing.time.monotonic", lambda: next(ticks))
     timing = (
         rig.prepared().measure(Behaviour(product, time_ms=9000.0), replace(QUICK, deadline_s=100.0)).timing
     )
@@ -133,6 +215,17 @@ def test_readings_are_taken_while_the_kernel_runs(rig):
     assert (timing.sm_clock_mhz, timing.memory_clock_mhz) == (1900.0, 3200.0)
     assert (timing.power_w, timing.temperature_c) == (500.0, 60.0)
     assert timing.note == "clock held down: hw_thermal_slowdown"
+
+
+def test_a_long_kernel_is_not_launched_once_more_for_the_readings(rig):
+    rig.nvml = FakeNvml(NvmlReadings(sm_clock_mhz=1900.0))
+    behaviour = Behaviour(product, time_ms=50.0)
+    protocol = replace(QUICK, warmup_ms=0.0, min_samples=1, max_samples=1, verify_launches=1)
+    rig.prepared()
+    asked = rig.nvml.asked
+    assert rig.measure(behaviour, protocol).timing.sm_clock_mhz == 1900
+    assert len(behaviour.launches) == 3
+    assert rig.nvml.asked > asked
 
 
 def test_missing_readings_are_noted_and_nothing_is_claimed(rig):

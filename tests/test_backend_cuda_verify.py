@@ -156,6 +156,119 @@ def test_a_failed_trial_leaves_the_next_one_alone(rig):
     assert rig.measure().check.passed
 
 
+def test_fresh_inputs_are_named_where_they_found_something_out(rig):
+    kept = []
+
+    def cached(memory, a, b, c, m, n, k):
+        if not kept:
+            kept.append(product(memory, a, b, c, m, n, k).copy())
+        memory.array(c, (m, n), np.float32)[:] = kept[0]
+
+    assert rig.prepared().failure(cached).reason.endswith("(with A negated, after the timing)")
+
+
+def test_an_input_that_was_negated_is_itself_again(rig):
+    seen = []
+
+    def watching(memory, a, b, c, m, n, k):
+        product(memory, a, b, c, m, n, k)
+        seen.append(memory.array(a, (m, k), np.float32).copy())
+
+    rig.prepared().measure(watching)
+    assert np.array_equal(seen[-1], -seen[0])
+    rig.measure(watching)
+    assert np.array_equal(seen[-2], seen[0])
+
+
+# --- What stays on the device -------------------------------------------------------------------------
+
+LARGE = {"M": 96, "N": 80, "K": 64}
+# Records and digests.
+SMALL_COPY_BYTES = 1000
+
+
+def test_no_array_travels_between_host_and_device_once_all_is_prepared(rig):
+    rig.prepared(dims=LARGE)
+    rig.driver.host_copies.clear()
+    rig.measure()
+    assert max(rig.driver.host_copies) < SMALL_COPY_BYTES
+
+
+def test_a_wrong_result_needs_no_array_on_the_host_either(rig):
+    rig.prepared(dims=LARGE)
+    rig.driver.host_copies.clear()
+    rig.failure(lambda *_: None)
+    assert max(rig.driver.host_copies) < SMALL_COPY_BYTES
+
+
+def test_only_what_was_damaged_is_restored_from_the_host(rig):
+    def careless(memory, a, b, c, m, n, k):
+        product(memory, a, b, c, m, n, k)
+        memory.array(b, (1,), np.float32)[:] += 1
+
+    rig.prepared(dims=LARGE)
+    rig.driver.host_copies.clear()
+    assert rig.failure(careless).reason == "wrote into its input B"
+    b_bytes, a_bytes = 64 * 80 * 4, 96 * 64 * 4
+    assert b_bytes in rig.driver.host_copies
+    assert a_bytes not in rig.driver.host_copies
+
+
+def test_what_is_read_and_written_starts_afresh_without_the_host(rig):
+    def triple(memory, x, n):
+        memory.array(x, (n,), np.float32)[:] *= 3
+
+    path = rig.folder / "triple.py"
+    path.write_text("def reference(x):\n    return 3 * x\n")
+    kernel = spec(
+        "matmul",
+        (array("x", ["N"], "inout"), scalar("n", "N")),
+        reference=ReferenceSpec("python", "reference", path=path),
+        dims=("N",),
+        params=param_specs({"tile": (8,)}),
+    )
+    rig.prepared(kernel, {"N": 5000})
+    rig.driver.host_copies.clear()
+    assert rig.measure(triple, launch=Launch((32, 1, 1), (4, 1, 1), 0)).check.passed
+    assert max(rig.driver.host_copies) < SMALL_COPY_BYTES
+
+
+def test_a_write_into_what_it_is_judged_by_is_told_and_ends_the_process(rig):
+    rig.prepared()
+    reference = rig.cuda._prepared.judge.comparison._outputs[0].reference
+
+    def forger(memory, *args):
+        out = product(memory, *args)
+        wanted = memory.array(reference.wanted.values, out.shape, np.float64)
+        out += 1
+        wanted[:] = out
+
+    failure = rig.failure(forger)
+    assert failure.status is Status.WRONG_RESULT
+    assert "the reference of C" in failure.reason
+    assert failure.details["sticky"] is True
+
+
+def test_a_far_write_that_makes_a_right_result_look_wrong_ends_the_process(rig):
+    rig.prepared()
+    reference = rig.cuda._prepared.judge.comparison._outputs[0].reference
+
+    def vandal(memory, *args):
+        product(memory, *args)
+        memory.array(reference.wanted.values, (1,), np.float64)[:] = 1e6
+
+    failure = rig.failure(vandal)
+    assert failure.reason.endswith("it wrote into the reference of C")
+    assert failure.details["sticky"] is True
+
+
+def test_where_the_time_went_is_told_of_right_and_of_wrong_results(rig):
+    phases = rig.prepared().measure().phases_s
+    assert set(phases) == {"load", "verify", "warmup", "measure", "finish"}
+    assert all(seconds > 0 for seconds in phases.values())
+    assert set(rig.failure(lambda *_: None).details["phases_s"]) == {"load", "verify"}
+
+
 # --- References ---------------------------------------------------------------------------------------
 
 
@@ -234,3 +347,12 @@ def test_a_plain_kernel_without_a_launch_is_a_kernel_error(rig):
     rig.prepared(plain_spec(reference=ReferenceSpec("kernel", "plain")), {"N": 100})
     with pytest.raises(KernelError, match=r"reference\.launch"):
         measure_plain(rig, doubled)
+
+
+def test_what_a_plain_kernel_damages_is_no_candidates_fault(rig):
+    def careless(memory, x, y, n):
+        doubled(memory, x, y, n)
+        memory.array(x, (n,), np.float32)[:] = 7
+
+    rig.prepared(plain_spec(), {"N": 100})
+    assert measure_plain(rig, careless).check.passed

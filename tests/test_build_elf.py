@@ -42,6 +42,7 @@ def test_a_file_that_is_no_cubin_is_an_error() -> None:
         (["matmul"], "matmul", (), "matmul"),
         (["_Z6matmulPKfPfi"], "matmul", (), "_Z6matmulPKfPfi"),
         (["_Z6matmulPf", "_Z7matmul2Pf", "_Z5otherv"], "matmul", (), "_Z6matmulPf"),
+        (["_Z6matmul14CUtensorMap_stPf"], "matmul", (), "_Z6matmul14CUtensorMap_stPf"),
         (["_ZN2ns6matmulEPf"], "ns::matmul", (), "_ZN2ns6matmulEPf"),
         (["_ZN2ns6matmulEPf"], "matmul", (), "_ZN2ns6matmulEPf"),
         (["_ZN12_GLOBAL__N_16matmulEPf"], "matmul", (), "_ZN12_GLOBAL__N_16matmulEPf"),

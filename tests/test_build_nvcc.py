@@ -242,6 +242,25 @@ def test_closing_ends_a_build_that_is_running(builder: NvccBuilder, tmp_path: Pa
     assert "closed" in failure(builder, unit_of("// fake: kernels matmul")).reason
 
 
+def test_children_are_started_before_the_first_build(builder: NvccBuilder, tmp_path: Path) -> None:
+    builder.warm(2)
+    wait_for(lambda: len(builder._idle) == 2, "two children")
+    assert build(builder, unit_of("// fake: kernels matmul")).registers == 32
+    assert len(builder._idle) == 2
+    assert compiles(tmp_path) == 1
+
+
+def test_what_cannot_be_started_is_the_first_builds_to_tell(
+    builder: NvccBuilder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(NvccBuilder, "module", "sweeper.no_such_module")
+    builder.warm(1)
+    wait_for(lambda: not builder._busy, "the child's end")
+    failed = failure(builder, unit_of("// fake: kernels matmul"))
+    assert failed.status is Status.BUILD_ERROR
+    assert "No module named sweeper.no_such_module" in failed.details["output"]
+
+
 def test_builds_go_on_without_a_log_folder(builder: NvccBuilder, tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "cache" / "logs")
     failed = failure(builder, unit_of("// fake: error"))

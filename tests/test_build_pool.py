@@ -41,6 +41,8 @@ class GatedBuilder:
 
     def check(self, arch: str) -> None: ...
 
+    def warm(self, count: int) -> None: ...
+
     def build(self, unit: TranslationUnit, *, arch: str, deadline_s: float) -> Build:
         self.started.append(unit.digest)
         while not self.gate.wait(0.01):

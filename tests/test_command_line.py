@@ -31,7 +31,7 @@ def test_a_value_is_set_whatever_its_prefix(form: str) -> None:
 
 
 def test_groups_and_hydras_own_keys_keep_their_form() -> None:
-    assert overrides("kernel=tiled", "search=grid") == ["kernel=tiled", "search=grid"]
+    assert overrides("kernel=tiled", "+search=grid") == ["kernel=tiled", "search=grid"]
     assert "hydra.job.chdir=true" in normal("hydra.job.chdir=true").hydra
     assert overrides("~search.options") == ["~search.options"]
 
@@ -85,9 +85,60 @@ def test_results_go_where_they_are_told() -> None:
     assert arguments.folder == Path("/tmp/mine")
     assert "hydra.run.dir='/tmp/mine'" in arguments.hydra
     assert "hydra.sweep.dir='/tmp/mine'" in arguments.hydra
-    for bad in ("results_dir=", "results_dir=null", "results_dir=a,b"):
+    assert normal("results_dir=null").folder == normal().folder
+    for bad in ("results_dir=", "results_dir=a,b"):
         with pytest.raises(ConfigError, match="not one folder"):
             normal(bad)
+
+
+@pytest.mark.parametrize("key", ["hydra.run.dir", "hydra.sweep.dir", "++hydra.sweep.dir"])
+def test_hydras_own_folders_are_the_results_folder(key: str) -> None:
+    arguments = normal("-m", f"{key}=/tmp/mine")
+    assert arguments.folder == Path("/tmp/mine")
+    assert [a for a in arguments.hydra if ".dir=" in a] == [
+        "hydra.run.dir='/tmp/mine'",
+        "hydra.sweep.dir='/tmp/mine'",
+    ]
+    assert normal(f"{key}=/tmp/mine", "results_dir=/tmp/other").folder == Path("/tmp/other"), (
+        "the last counts"
+    )
+    with pytest.raises(ConfigError, match="not one folder"):
+        normal(f"{key}=out/${{now:%Y}}")
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "hydra.job.chdir=true",
+        "++hydra.job.env_set.X=1",
+        "+hydra.launcher.n_jobs=2",
+        "hydra/launcher=basic",
+        "hydra.verbose=true",
+    ],
+)
+def test_keys_that_hydra_has_are_left_to_hydra(override: str) -> None:
+    assert override in normal(override).hydra
+
+
+@pytest.mark.parametrize(
+    ("override", "near"),
+    [("++hydra.job.cdir=1", "chdir"), ("+hydra.lancher=x", "launcher"), ("hydra.swep.subdir=x", "sweep")],
+)
+def test_keys_that_hydra_does_not_have_are_an_error_with_the_nearest(override: str, near: str) -> None:
+    with pytest.raises(ConfigError, match=f"did you mean '{near}'"):
+        normal(override)
+
+
+def test_what_others_call_an_option_may_be_written_as_one() -> None:
+    assert overrides("--dry-run", "kernel=tiled") == ["++dry_run=true", "kernel=tiled"]
+    assert overrides("-m", "--fail-fast") == ["-m", "++fail_fast=true"]
+
+
+@pytest.mark.parametrize("override", ["label=block=(16,16)", "kernel.launch.block=[a", "search.name=a{b"])
+def test_a_value_outside_hydras_grammar_is_named(override: str) -> None:
+    with pytest.raises(ConfigError, match="quotes of its own") as error:
+        normal(override)
+    assert error.value.message.startswith(override)
 
 
 def test_a_run_without_a_folder_gets_one_that_says_what_it_is() -> None:

@@ -116,6 +116,13 @@ def test_every_problem_is_listed_at_once() -> None:
         ({"baseline": "cublas"}, "not a list: write baseline=[a,b]"),
         ({"resume": "yes"}, "not true or false"),
         ({"search__options": 3}, "not a mapping"),
+        ({"measure__stop_factor": 1.0}, "more than 1, or null for never"),
+        ({"backend__devices": "both"}, "a list such as [0,1], or all"),
+        ({"backend__devices": 1}, "neither text nor a list: write backend.devices=[1]"),
+        ({"backend__devices": []}, "at least one device"),
+        ({"backend__devices": [0, 0]}, "each once"),
+        ({"backend__devices": [-1]}, "counted from 0"),
+        ({"backend__devices": ["a"]}, "backend.devices[0] = 'a' is not a whole number"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(changes: dict[str, Any], says: str) -> None:
@@ -124,3 +131,8 @@ def test_what_cannot_be_meant_is_refused(changes: dict[str, Any], says: str) -> 
 
 def test_the_objectives_own_direction_may_be_said() -> None:
     assert checked(search__objective="gflops", search__direction="maximize").search.direction == "maximize"
+
+
+@pytest.mark.parametrize(("written", "meant"), [([0, 2], (0, 2)), ("all", "all"), (None, None)])
+def test_several_devices_may_serve(written: Any, meant: Any) -> None:
+    assert checked(backend__devices=written).backend.devices == meant

@@ -15,8 +15,8 @@ from cuda_rig import QUICK, Rig, make_rig
 from fake_pycuda import FakeDriver, Memory
 from specs import array, contraction, gemm_spec, launch, saxpy_spec, spec
 
-from sweeper.backend import cublas_api
-from sweeper.backend.cublas import Cublas, gemm_of
+from sweeper.backend.cuda import cublas_api
+from sweeper.backend.cuda.cublas import Cublas, gemm_of
 from sweeper.errors import SetupError, TrialFailed
 from sweeper.model import KernelSpec, Status
 from sweeper.problem import resolve

@@ -182,6 +182,13 @@ def test_a_block_at_odds_with_the_sources_launch_bounds_is_refused(folder: Path)
         loaded(folder, launch={"block": [8, 8], "grid": ["ceil(N / width)"]}, params={"width": [128]})
 
 
+def test_spills_may_be_forbidden(folder: Path) -> None:
+    assert not loaded(folder).forbid_spills
+    assert loaded(folder, forbid_spills=True).forbid_spills
+    with pytest.raises(KernelError, match="forbid_spills: 'never' is neither true nor false"):
+        loaded(folder, forbid_spills="never")
+
+
 def shipped(path: Path) -> dict[str, Any]:
     node = yaml.safe_load(path.read_text(encoding="utf-8"))
     if node.pop("defaults", None):

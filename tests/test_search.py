@@ -347,3 +347,9 @@ def test_when_every_candidate_was_asked_the_rest_of_a_large_space_comes_at_rando
     monkeypatch.setattr(bayes, "_CENTRES", 1)
     space = space_of(a=list(range(6)), b=list(range(6)))
     assert sorted(drive(space, make("bayes", space, 0), 40)) == list(range(36))
+
+
+def test_the_orders_that_no_result_changes_say_so() -> None:
+    space = register_tiled()
+    independent = {name for name in ("grid", "random", "bayes", "tpe") if make(name, space).independent}
+    assert independent == {"grid", "random"}

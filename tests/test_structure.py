@@ -11,9 +11,11 @@ ROOT = Path(sweeper.__file__).parent
 
 # From the ground up: a module imports only from its own layer and those before it.
 LAYERS = (
-    "status", "errors", "dtypes", "paths", "atomic", "redaction", "expressions", "model", "source", "device", "kernel", "space",
+    "status", "errors", "dtypes", "paths", "atomic", "redaction", "expressions", "model", "source",
+    "device", "kernel", "space",
     "problem", "resources", "statistics", "wire", "record", "sqlite_file", "process", "emulation", "build",
-    "backend", "worker", "search", "store", "table", "provenance", "config", "evaluate", "tune", "cli", "__main__",
+    "backend", "worker", "search", "store", "table", "provenance", "config", "evaluate", "tune", "cli", "check",
+    "__main__",
 )  # fmt: skip
 
 

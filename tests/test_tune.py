@@ -20,7 +20,7 @@ from sweeper.resources.geometry import implicit_constraints, launch_derived, sco
 from sweeper.search import make
 from sweeper.space import Space, build_space
 from sweeper.table.row import time_ms
-from sweeper.tune import Study, Tally, tune
+from sweeper.tune import STOPPED, Study, Tally, tune
 
 DIMS = {"M": 512, "N": 512, "K": 512}
 SPEC = gemm_spec(params={"tile": (2, 4, 8, 16, 32)})
@@ -33,17 +33,32 @@ class FakeWorld:
     backend = "fake"
     compiler = "fake 1"
     target = target("h200")
-    identity = DeviceIdentity(name="fake")
+    identity = DeviceIdentity(name="fake", uuid="GPU-1")
+    capacity = 1
 
     def __init__(
         self, answer: Callable[[Point], float | TrialFailed | None], *, measured: bool = True
     ) -> None:
         self.answer = answer
         self.time_source = TimeSource.MEASURED if measured else TimeSource.PREDICTED
+        self.devices = [self.identity]
         self.submitted: list[Point] = []
         self.finished: list[Point] = []
+        self.best_seen: list[float] = []
+        self.stop_above_ms: float | None = None
+        self.unprepared: TrialFailed | None = None
 
     def prepare(self, spec: Any, dims: Any, seed: int) -> None: ...
+
+    def ready(self) -> None:
+        if self.unprepared is not None:
+            raise self.unprepared
+
+    def seen(self, time_ms: float) -> None:
+        self.best_seen.append(time_ms)
+
+    def seconds(self) -> dict[str, Any]:
+        return {"device_busy": [0.5], "waiting_for_builds": 0.25, "phases": {}}
 
     def submit(self, point: Point) -> Ticket:
         self.submitted.append(point)
@@ -51,9 +66,13 @@ class FakeWorld:
         build.set_result(
             Build("key", "fake", Path("kernel.cubin"), "matmul", "fake 1", registers=40, seconds=0.5)
         )
-        return Ticket(point, build)
+        device = self.devices[len(self.submitted) % len(self.devices)]
+        return Ticket(point, build, device=device, measure_s=0.125, stop_above_ms=self.stop_above_ms)
 
     def finish(self, ticket: Ticket) -> Outcome:
+        if ticket.point is None:
+            timing = Timing((0.5,), "events", "cold")
+            return Outcome(check=RIGHT, build=None, launch=None, timing=timing, note=ticket.library or "")
         self.finished.append(ticket.point)
         answer = self.answer(ticket.point)
         if isinstance(answer, TrialFailed):
@@ -63,10 +82,8 @@ class FakeWorld:
             check=RIGHT, build=ticket.build.result() if ticket.build else None, launch=None, timing=timing
         )
 
-    def baseline(self, library: str) -> Outcome:
-        return Outcome(
-            check=RIGHT, build=None, launch=None, timing=Timing((0.5,), "events", "cold"), note=library
-        )
+    def baseline(self, library: str) -> Ticket:
+        return Ticket(None, library=library, device=self.identity)
 
     def close(self) -> None: ...
 
@@ -219,3 +236,124 @@ def test_the_context_follows_all_that_a_result_depends_on() -> None:
         replace(study, spec=replace(SPEC, digest="another source")),
     ]
     assert len({study.context, *(c.context for c in changed)}) == 6
+
+
+def test_asking_for_the_context_costs_nothing_a_second_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    study = study_of(FakeWorld(by_tile))
+    monkeypatch.setattr("sweeper.tune.study.digest", lambda _: pytest.fail("computed once, when it is made"))
+    assert study.context == study.context
+
+
+class TestSeveralDevices:
+    def twins(self) -> FakeWorld:
+        world = FakeWorld(by_tile)
+        world.devices = [DeviceIdentity("fake", uuid=f"GPU-{n}") for n in (1, 2)]
+        world.identity = DeviceIdentity("fake")
+        return world
+
+    def test_every_row_names_the_device_it_ran_on(self) -> None:
+        _, memory = run(self.twins())
+        assert {t.device_uuid for t in memory.trials} == {"GPU-1", "GPU-2"}
+
+    def test_the_context_is_that_of_the_kind(self) -> None:
+        assert study_of(self.twins()).context == study_of(FakeWorld(by_tile)).context
+
+    def test_rows_of_a_device_that_serves_again_are_reused(self) -> None:
+        _, before = run(FakeWorld(by_tile))
+        tally, _ = run(self.twins(), Memory(before.trials))
+        assert tally.reused == 5
+
+    def test_rows_of_another_device_are_measured_again(self) -> None:
+        _, before = run(self.twins())
+        world = FakeWorld(by_tile)
+        tally, _ = run(world, Memory(before.trials))
+        other = [t.params["tile"] for t in before.trials if t.device_uuid == "GPU-2"]
+        assert [p.params["tile"] for p in world.finished] == other
+        assert tally.reused == 5 - len(other)
+
+    def test_a_configuration_that_no_device_ran_names_none(self) -> None:
+        world = self.twins()
+        failure = TrialFailed(Status.BUILD_ERROR, Stage.BUILD, "a.cu(1): error")
+        world.submit = lambda point: (_ for _ in ()).throw(failure)  # type: ignore[method-assign]
+        _, memory = run(world, budget=1)
+        assert (memory.trials[0].device, memory.trials[0].device_uuid) == ("fake", "")
+
+
+class TestAskingAhead:
+    def far(self, capacity: int, **options: Any) -> tuple[int, list[Any]]:
+        """How many were asked and not finished when one was measured, at most, and the order they came in."""
+        world = FakeWorld(by_tile)
+        world.capacity = capacity
+        ahead: list[int] = []
+
+        def answer(point: Point) -> float:
+            ahead.append(len(world.submitted) - len(world.finished))
+            return by_tile(point)
+
+        world.answer = answer
+        _, memory = run(world, **options)
+        return max(ahead), [t.params["tile"] for t in memory.trials]
+
+    def test_an_order_that_no_result_changes_is_asked_as_far_ahead_as_is_of_use(self) -> None:
+        one, four = (self.far(capacity, lookahead=1, search="random") for capacity in (1, 4))
+        assert (one[0], four[0]) == (0, 3)
+        assert one[1] == four[1]
+
+    def test_a_search_that_learns_is_asked_no_further_than_told(self) -> None:
+        assert self.far(100, lookahead=2, search="tpe")[0] == 1
+
+
+class TestStoppingEarly:
+    def stopped(self) -> Memory:
+        """Trials of a search in which the larger tiles were known to be beaten, and not sampled in full."""
+        world = FakeWorld(lambda p: float(int(p.params["tile"])))
+        world.stop_above_ms = 3.0
+        return run(world)[1]
+
+    def test_a_row_says_beyond_which_time_it_was_not_sampled(self) -> None:
+        found = {t.params["tile"]: t.details.get(STOPPED) for t in self.stopped().trials}
+        assert found == {2: None, 4: 3.0, 8: 3.0, 16: 3.0, 32: 3.0}
+
+    def test_a_slower_row_is_reused_as_it_is(self) -> None:
+        world = FakeWorld(lambda p: pytest.fail("nothing is measured"))
+        tally, _ = run(world, Memory(self.stopped().trials))
+        assert tally.reused == 5
+        assert world.best_seen == [2.0, 4.0, 8.0, 16.0, 32.0]
+
+    def test_one_that_turns_out_the_best_is_sampled_in_full(self) -> None:
+        """A search without the level that had beaten it must not name it on three samples."""
+        slower = [t for t in self.stopped().trials if t.params["tile"] > 2]
+        world = FakeWorld(lambda p: 4.5 if p.params["tile"] == 4 else pytest.fail("only the best"))
+        memory = Memory(slower)
+        strategy = make("grid", space(), 0)
+        strategy.tell(0, None)
+        tally = tune(study_of(world), space(), strategy, memory, Ears(memory), budget=4, lookahead=1)
+        best = min(tally.trials, key=lambda t: time_ms(t) or 99.0)
+        assert (time_ms(best), best.details.get(STOPPED)) == (4.5, None)
+        assert len(tally.trials) == 4
+
+
+def test_where_the_time_went_is_told() -> None:
+    tally, _ = run(FakeWorld(by_tile))
+    assert set(tally.seconds) == {
+        "total", "search", "store", "waiting", "device_busy", "waiting_for_builds", "phases"
+    }  # fmt: skip
+    parts = sum(tally.seconds[part] for part in ("search", "store", "waiting"))
+    assert 0 < parts <= tally.seconds["total"]
+
+
+def test_a_problem_that_cannot_be_prepared_is_no_configurations_fault() -> None:
+    world = FakeWorld(by_tile)
+    world.unprepared = TrialFailed(Status.OUT_OF_MEMORY, Stage.LOAD, "wanted more")
+    memory = Memory()
+    with pytest.raises(TrialFailed, match="wanted more"):
+        run(world, memory)
+    assert memory.trials == []
+
+
+def test_what_is_all_stored_needs_no_device() -> None:
+    _, before = run(FakeWorld(by_tile))
+    world = FakeWorld(by_tile)
+    world.unprepared = TrialFailed(Status.OUT_OF_MEMORY, Stage.LOAD, "wanted more")
+    tally, _ = run(world, Memory(before.trials))
+    assert tally.reused == 5

@@ -126,7 +126,7 @@ def test_an_unforeseen_exception_is_reported_with_type_and_place(ask, tmp_path, 
 
 
 def test_an_impossible_launch_is_a_configuration_error(ask, tmp_path):
-    reply = measure(opened(ask, tmp_path, launch={"block": [0], "grid": [1]}), "right")
+    reply = measure(opened(ask, tmp_path, launch={"block": ["N - N"], "grid": [1]}), "right")
     assert reply["error"]["type"] == "ConfigError"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,11 +17,15 @@ __all__ = ["Backend", "MeasureProtocol", "Outcome"]
 class MeasureProtocol:
     """How a configuration is verified and timed.
 
-    `warmup_ms` of launches before the first sample (at least one launch, whatever it says);
-    `min_samples` to `max_samples` samples, stopped early once the 95 % interval of the median is
-    narrower than `relative_width` of it or `max_seconds` have passed; `cache` is `cold` or `warm`.
-    `verify_launches` launches are checked before timing, and one after it. `emulated_blocks` bounds
-    the sample of blocks the emulator runs at shapes too large to run whole (0: always whole).
+    `warmup_ms` is how long the device must have worked without a rest before the first sample; verified
+    launches, of which there is at least one, count. `min_samples` to `max_samples` samples, stopped early
+    once the 95 % interval of the median is narrower than `relative_width` of it or `max_seconds` have
+    passed; `cache` is `cold` or `warm`. `verify_launches` launches are checked before timing, and one
+    after it. `emulated_blocks` bounds the sample of blocks the emulator runs at shapes too large to run
+    whole (0: always whole).
+
+    `stop_above_ms` is the time beyond which nobody cares how slow a configuration is: it is verified, but
+    sampled only until it is surely slower (an error of at most 1 %), and its timing's note says so.
     """
 
     warmup_ms: float = 20.0
@@ -33,6 +38,7 @@ class MeasureProtocol:
     deadline_s: float = 60.0
     emulated_blocks: int = 12
     allow_nondeterministic: bool = False
+    stop_above_ms: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +46,8 @@ class Outcome:
     """What running one configuration gave. A failed one is a `TrialFailed` instead.
 
     `timing` is None where nothing was measured (emulator). `build` is the given build, with the
-    figures that only loading it reveals.
+    figures that only loading it reveals. `phases_s` are wall-clock seconds by phase (`load`, `verify`,
+    `warmup`, `measure`, `finish`), None where nobody counted them.
     """
 
     check: Check
@@ -48,6 +55,7 @@ class Outcome:
     launch: Launch | None
     timing: Timing | None = None
     note: str = ""
+    phases_s: Mapping[str, float] | None = None
 
 
 class Backend(Protocol):

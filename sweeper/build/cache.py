@@ -39,6 +39,8 @@ _MANIFEST = "manifest.json"
 _STAGING_MAX_AGE_S = 24 * 3600.0
 _RECENT_S = 3600.0
 _PUBLISHES_BETWEEN_PRUNES = 64
+# A command with many jobs makes many caches; one word on a folder that none can use is enough.
+_SAID: set[str] = set()
 
 
 def default_root() -> Path:
@@ -84,7 +86,7 @@ class BuildCache:
             reason = error.strerror or str(error)
             if not self.persistent:
                 raise _nowhere_to_write(self.root, reason)
-            self._warn_once("unwritable", f"no build cache: {self.root}: {reason}")
+            self._warn_once("unwritable", f"no build cache: {self.root}: {reason}", said=_SAID)
             self.persistent = False
             try:
                 self.root = Path(tempfile.mkdtemp(prefix="sweeper-builds-"))
@@ -93,9 +95,11 @@ class BuildCache:
             except OSError as second:
                 raise _nowhere_to_write(self.root, second.strerror or str(second)) from None
 
-    def _warn_once(self, topic: str, message: str) -> None:
-        if topic not in self._warned:
-            self._warned.add(topic)
+    def _warn_once(self, topic: str, message: str, said: set[str] | None = None) -> None:
+        """Warn of `topic` once a cache, or with `said` of this message once a process."""
+        told, key = (self._warned, topic) if said is None else (said, message)
+        if key not in told:
+            told.add(key)
             _log.warning("%s", message)
 
     def _drop_abandoned(self) -> None:

@@ -121,7 +121,12 @@ def _arguments(request: CompileRequest) -> Sequence[str]:
 
 
 def _handle(message: dict[str, Any]) -> dict[str, Any]:
-    """Compile into the request's folder: the cubin and the log are files there, the reply is short."""
+    """Compile into the request's folder: the cubin and the log are files there, the reply is short.
+
+    `{"op": "warm"}` only loads what compiling needs.
+    """
+    if message.get("op") == "warm":
+        return {"error": "", "way": "nvcc" if _pycuda_compile() is None else "pycuda"}
     fields: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in message.items()}
     request = CompileRequest(**fields)
     # nvcc and PyCUDA both write below the temporary folder, and PyCUDA leaves some there on an error.

@@ -149,8 +149,10 @@ def _demangle(symbol: str) -> tuple[tuple[str, ...], str]:
     if not symbol.startswith("_Z"):
         return (symbol,), ""
     rest = symbol[2:].lstrip("N").lstrip("KL")
-    path = []
-    while match := re.match(r"\d+", rest):
+    # Without N one name is all: a number after it begins an argument of a class type.
+    parts = len(rest) if symbol.startswith("_ZN") else 1
+    path: list[str] = []
+    while len(path) < parts and (match := re.match(r"\d+", rest)):
         length = int(match.group())
         name, rest = rest[match.end() :][:length], rest[match.end() + length :]
         if not name.startswith("_GLOBAL__N_"):

@@ -15,6 +15,7 @@ from sweeper.emulation import (
     Compilation,
     HostCompiler,
     ModuleSource,
+    compile_digest,
     compile_module,
     cpu_identity,
     find_compiler,
@@ -35,18 +36,27 @@ _ARCH = re.compile(r"(?:sm|compute)_(\d{2,3})[a-z]?")
 class HostBuilder:
     """Compiles translation units to modules of the emulator. Safe to share between threads.
 
-    `portable` builds run on any CPU of this architecture, not only on this machine's kind.
+    `portable` builds run on any CPU of this architecture, not only on this machine's kind; `checked`
+    ones are for `launch(…, checked=True)` alone, and of a kind of their own.
     """
 
     kind = "host"
 
     def __init__(
-        self, cache: BuildCache, *, compiler: HostCompiler | None = None, portable: bool = False
+        self,
+        cache: BuildCache,
+        *,
+        compiler: HostCompiler | None = None,
+        portable: bool = False,
+        checked: bool = False,
     ) -> None:
         """Raises SetupError where there is no C++ compiler."""
         self.cache = cache
         self.compiler = compiler or find_compiler()
         self.portable = portable
+        self.checked = checked
+        if checked:
+            self.kind = "host-checked"
         self._running: set[subprocess.Popen[bytes]] = set()
         self._closed = False
 
@@ -58,6 +68,9 @@ class HostBuilder:
         """Raise SetupError where `arch` (`sm_90a`, or `host` for the newest) is not one."""
         _cuda_arch(arch)
 
+    def warm(self, count: int) -> None:
+        """Nothing is made ready: a compiler is a process a build."""
+
     def key(self, unit: TranslationUnit, arch: str) -> str:
         """The build's name in the cache: beside the unit it knows our headers and this machine's CPU."""
         cpu = "any" if self.portable else cpu_identity()
@@ -66,7 +79,7 @@ class HostBuilder:
             kind=self.kind,
             arch=str(_cuda_arch(arch)),
             compiler=" ".join((*self.compiler.command, self.identity())),
-            flags=(headers_digest(), cpu),
+            flags=(headers_digest(), cpu, compile_digest()),
         )
 
     def build(self, unit: TranslationUnit, *, arch: str, deadline_s: float) -> Build:
@@ -116,6 +129,7 @@ class HostBuilder:
             folder=folder,
             deadline_s=deadline_s,
             portable=self.portable,
+            checked=self.checked,
             supervisor=launcher_path(self.compiler),
             running=self._running,
         )

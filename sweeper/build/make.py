@@ -11,7 +11,7 @@ from sweeper.errors import ConfigError, did_you_mean
 
 __all__ = ["make_builder"]
 
-_BY_BACKEND = {"cuda": ("nvcc",), "emulator": ("host",)}
+_BY_BACKEND = {"cuda": ("nvcc", "nvrtc"), "emulator": ("host",)}
 
 
 def make_builder(backend: str, compiler: str, *, cache: bool) -> Builder:
@@ -32,6 +32,10 @@ def make_builder(backend: str, compiler: str, *, cache: bool) -> Builder:
         from sweeper.build.nvcc import NvccBuilder
 
         return NvccBuilder(store)
+    if name == "nvrtc":
+        from sweeper.build.nvrtc import NvrtcBuilder
+
+        return NvrtcBuilder(store)
     from sweeper.build.host import HostBuilder
 
     return HostBuilder(store)

@@ -15,7 +15,8 @@ __all__ = ["BuildPool", "Builder"]
 class Builder(Protocol):
     """What makes a `Build` of a `TranslationUnit`; called from several threads at once."""
 
-    kind: str
+    @property
+    def kind(self) -> str: ...
 
     def identity(self) -> str:
         """The compiler and its version, as part of a build's key."""
@@ -23,6 +24,10 @@ class Builder(Protocol):
 
     def check(self, arch: str) -> None:
         """Raises SetupError, before any build, where `arch` cannot be built for."""
+        ...
+
+    def warm(self, count: int) -> None:
+        """Begin to make ready for `count` builds at once; returns at once."""
         ...
 
     def build(self, unit: TranslationUnit, *, arch: str, deadline_s: float) -> Build:

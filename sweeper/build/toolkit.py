@@ -1,7 +1,8 @@
-"""The CUDA compiler on this machine: where it is, which it is, what it can compile for."""
+"""CUDA's compilers and headers on this machine: where they are, which they are, what they can compile for."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shutil
@@ -11,10 +12,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Protocol
 
 from sweeper.errors import SetupError
 
-__all__ = ["Nvcc", "check_arch", "find_nvcc"]
+__all__ = ["CudaCompiler", "CudaHeaders", "Nvcc", "Nvrtc", "check_arch", "find_headers", "find_nvcc"]
 
 _INSTALL = (
     "install the CUDA toolkit, or `pip install 'cuda-toolkit[nvcc,cudart,crt,nvvm,cccl]==13.0.*'`; "
@@ -23,6 +25,22 @@ _INSTALL = (
 _ARCH = re.compile(r"sm_(\d{2,3})([af]?)")
 _ANSWER_S = 30.0
 _DEFAULT_ROOT = Path("/usr/local/cuda")
+_ROOT_VARIABLES = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT")
+_HEADER = "cuda_fp16.h"
+_VERSION_HEADER = "cuda_runtime_api.h"
+
+
+class CudaCompiler(Protocol):
+    """A compiler of CUDA C++ to cubins: `path` is what is run or loaded; no `archs`: it did not say."""
+
+    @property
+    def identity(self) -> str: ...
+    @property
+    def path(self) -> Path: ...
+    @property
+    def version(self) -> str: ...
+    @property
+    def archs(self) -> frozenset[str]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +57,34 @@ class Nvcc:
         return f"nvcc {self.version}"
 
 
+@dataclass(frozen=True, slots=True)
+class Nvrtc:
+    """An NVRTC that loads; `path` is its library."""
+
+    path: Path
+    version: str
+    archs: frozenset[str]
+
+    @property
+    def identity(self) -> str:
+        return f"nvrtc {self.version}"
+
+
+@dataclass(frozen=True, slots=True)
+class CudaHeaders:
+    """The toolkit's headers: folders to look in, in order, and the runtime's version (`13.0`)."""
+
+    folders: tuple[Path, ...]
+    version: str
+
+
 def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
     """(how, where) of each place that nvcc may be, the likeliest first."""
     on_path = shutil.which("nvcc", path=environ.get("PATH", ""))
     for folder in [on_path] if on_path else environ.get("PATH", "").split(os.pathsep):
         if folder:
             yield "PATH", Path(folder) if on_path else Path(folder) / "nvcc"
-    for variable in ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT"):
+    for variable in _ROOT_VARIABLES:
         if environ.get(variable):
             yield variable, Path(environ[variable]) / "bin" / "nvcc"
     yield str(_DEFAULT_ROOT), _DEFAULT_ROOT / "bin" / "nvcc"
@@ -112,28 +151,92 @@ def find_nvcc(path: Path | None = None, *, environ: Mapping[str, str] | None = N
     raise SetupError(f"nvcc not found: tried {searched}{tried}", hint=_INSTALL)
 
 
-def _has_suffix(nvcc: Nvcc, suffix: str) -> bool:
-    """Whether `nvcc` has architecture-specific (a, CUDA 12.0) or family-specific (f, 12.9) targets."""
-    version = tuple(int(n) for n in nvcc.version.split(".")[:2])
+def _packages() -> Iterator[Path]:
+    """The folders of NVIDIA's packages for this Python, wherever on its path."""
+    found = importlib.util.find_spec("nvidia")
+    for folder in (found and found.submodule_search_locations) or ():
+        yield Path(folder)
+
+
+def _header_folders(environ: Mapping[str, str]) -> Iterator[Path]:
+    """Each folder that may hold the toolkit's headers, the likeliest first."""
+    for variable in _ROOT_VARIABLES:
+        if environ.get(variable):
+            yield Path(environ[variable]) / "include"
+    nvcc = shutil.which("nvcc", path=environ.get("PATH", ""))
+    if nvcc:
+        yield Path(nvcc).resolve().parents[1] / "include"
+    yield _DEFAULT_ROOT / "include"
+    for package in _packages():
+        for pattern in ("cu[0-9]*/include", "cuda_runtime/include"):
+            yield from sorted(package.glob(pattern), reverse=True)
+    if environ.get("CONDA_PREFIX"):
+        yield Path(environ["CONDA_PREFIX"]) / "targets" / "x86_64-linux" / "include"
+        yield Path(environ["CONDA_PREFIX"]) / "include"
+
+
+def _headers_in(folder: Path) -> CudaHeaders | None:
+    """The headers in `folder`, with those of libcu++ that belong to them; None where it has none."""
+    try:
+        text = (folder / _VERSION_HEADER).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    match = re.search(r"#define\s+CUDART_VERSION\s+(\d+)", text)
+    if match is None or not (folder / _HEADER).is_file():
+        return None
+    number = int(match[1])
+    libraries = (folder / "cccl", folder.parents[1] / "cuda_cccl" / "include")
+    folders = (folder, *(f for f in libraries if (f / "cuda" / "std").is_dir()))
+    return CudaHeaders(folders, f"{number // 1000}.{number % 1000 // 10}")
+
+
+def find_headers(version: str, *, environ: Mapping[str, str] | None = None) -> CudaHeaders:
+    """The toolkit's headers for a compiler of `version` (`13.0.88`): of CUDA_HOME, CUDA_PATH, CUDA_ROOT, the
+    nvcc on PATH, /usr/local/cuda, the nvidia packages of this Python or conda.
+
+    The first of the same release is taken, else the first of the same major version. Raises SetupError.
+    """
+    places = list(dict.fromkeys(_header_folders(environ or os.environ)))
+    found = [headers for headers in map(_headers_in, places) if headers]
+    for parts in (2, 1):
+        wanted = version.split(".")[:parts]
+        for headers in found:
+            if headers.version.split(".")[:parts] == wanted:
+                return headers
+    major = version.partition(".")[0]
+    hint = f"pip install 'cuda-toolkit[cudart,crt,cccl]=={version.rpartition('.')[0]}.*', or set CUDA_HOME"
+    if found:
+        there = ", ".join(f"{h.version} in {h.folders[0]}" for h in found)
+        raise SetupError(f"nvrtc {version} needs the headers of CUDA {major}; found {there}", hint=hint)
+    raise SetupError(f"CUDA's headers not found: tried {', '.join(map(str, places))}", hint=hint)
+
+
+def _has_suffix(compiler: CudaCompiler, suffix: str) -> bool:
+    """Whether `compiler` has architecture-specific (a, CUDA 12.0) or family-specific (f, 12.9) targets."""
+    version = tuple(int(n) for n in compiler.version.split(".")[:2])
     return version >= {"": (0,), "a": (12, 0), "f": (12, 9)}[suffix]
 
 
-def check_arch(nvcc: Nvcc, arch: str) -> None:
-    """Raise SetupError where `nvcc` cannot compile for `arch` (`sm_90a`)."""
+def check_arch(compiler: CudaCompiler, arch: str) -> None:
+    """Raise SetupError where `compiler` cannot compile for `arch` (`sm_90a`)."""
     match = _ARCH.fullmatch(arch)
     if match is None:
         raise SetupError(f"{arch!r} is not a GPU architecture", hint="write it like sm_90 or sm_90a")
     base = f"sm_{match[1]}"
-    if not nvcc.archs or arch in nvcc.archs or (base in nvcc.archs and _has_suffix(nvcc, match[2])):
+    if (
+        not compiler.archs
+        or arch in compiler.archs
+        or (base in compiler.archs and _has_suffix(compiler, match[2]))
+    ):
         return
-    known = sorted(nvcc.archs, key=_number)
+    known = sorted(compiler.archs, key=_number)
     wanted = _number(arch)
     if wanted >= _number(known[-1]):
-        hint = f"install a newer CUDA toolkit than {nvcc.version} ({nvcc.path})"
+        hint = f"install a newer CUDA toolkit than {compiler.version} ({compiler.path})"
     else:
         hint = "install the last CUDA toolkit that has it (12.9 for 5.0 to 7.2)"
     raise SetupError(
-        f"{nvcc.identity} cannot compile for compute capability {wanted // 10}.{wanted % 10} ({arch}): "
+        f"{compiler.identity} cannot compile for compute capability {wanted // 10}.{wanted % 10} ({arch}): "
         f"it knows {known[0]} to {known[-1]}",
         hint=hint,
     )

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sweeper import __version__
 from sweeper.cli.command_line import Arguments, normalise
-from sweeper.cli.jobs import Jobs
+from sweeper.cli.jobs import INTERRUPTED, Jobs
 from sweeper.errors import SweeperError
-from sweeper.paths import conf_dir
+from sweeper.paths import START_VARIABLE, conf_dir
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 __all__ = ["main"]
 
-_INTERRUPTED = 130
-
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line `argv` (default: the process's own) and return its exit code."""
     given = list(sys.argv[1:] if argv is None else argv)
+    if "--version" in given:
+        print(f"sweeper {__version__}")  # noqa: T201
+        return 0
     try:
         arguments = normalise(given, groups=_groups(), default_root=Path.cwd() / "results" / "runs")
         return _run(arguments, given)
@@ -31,8 +34,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)  # noqa: T201
         return error.exit_code
     except KeyboardInterrupt:
-        print("interrupted; what was measured is kept", file=sys.stderr)  # noqa: T201
-        return _INTERRUPTED
+        print("interrupted", file=sys.stderr)  # noqa: T201
+        return INTERRUPTED
 
 
 def _groups() -> list[str]:
@@ -41,6 +44,7 @@ def _groups() -> list[str]:
 
 def _run(arguments: Arguments, given: Sequence[str]) -> int:
     import hydra
+    from hydra.errors import HydraException
 
     jobs = Jobs(arguments, given)
 
@@ -50,16 +54,23 @@ def _run(arguments: Arguments, given: Sequence[str]) -> int:
 
     before = sys.argv, signal.signal(signal.SIGTERM, _interrupt)
     sys.argv = ["sweeper", *arguments.hydra]
+    os.environ[START_VARIABLE] = str(Path.cwd())
     try:
         with jobs.registered():
             job()
     except SystemExit as stop:
         jobs.stopped(stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 1)
+    except HydraException as error:
+        # Hydra prints and ends for itself, except under a debugger or a coverage tracer.
+        print(f"error: {error}", file=sys.stderr)  # noqa: T201
+        jobs.stopped(1)
     except KeyboardInterrupt:
-        jobs.ended(_INTERRUPTED)
+        print("interrupted; what was measured is kept", file=sys.stderr)  # noqa: T201
+        jobs.ended(INTERRUPTED)
     finally:
         sys.argv = before[0]
         signal.signal(signal.SIGTERM, before[1])
+        del os.environ[START_VARIABLE]
     return jobs.close()
 
 

@@ -8,13 +8,16 @@ the strict check of the composed configuration is the only judge of a key, whate
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import time
+import typing
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from sweeper.errors import ConfigError
+from sweeper.errors import ConfigError, did_you_mean
 
 __all__ = ["Arguments", "normalise"]
 
@@ -34,6 +37,10 @@ _SHOWS = {
     "-sc",
     "--shell-completion",
 }
+# What others call an option and is a key here.
+_SWITCHES = {"--dry-run": "dry_run=true", "--fail-fast": "fail_fast=true"}
+# All three say where results go; the last one given counts.
+_FOLDER_KEYS = ("results_dir", "hydra.run.dir", "hydra.sweep.dir")
 _OVERRIDE = re.compile(r"(?P<prefix>\+\+|\+|~)?(?P<key>[^=\s]+?)=(?P<value>.*)", re.DOTALL)
 _ONE_OFF = re.compile(r"\d+(?:x\d+)+")
 _SIZES = ("m", "n", "k")
@@ -63,7 +70,7 @@ def normalise(
 
     `groups` are the configuration groups; `default_root` holds the folders of runs that name none, and
     `now` replaces the time in such a folder's name. Raises ConfigError for forms that Hydra would
-    misread without a word.
+    misread without a word or refuse without saying where.
     """
     flags, overrides = _split(argv)
     known = set(groups)
@@ -76,16 +83,20 @@ def normalise(
             kept.append(override)
             continue
         key, value = match["key"], match["value"]
-        if key == "results_dir" and match["prefix"] != "~":
-            folder = _folder(value)
+        if key in _FOLDER_KEYS and match["prefix"] != "~":
+            folder = _folder(key, value)
         elif key == "shape":
             kept.append(f"+shape={_shape_value(value, shapes)}")
-        elif key.startswith("hydra.") or match["prefix"] == "~" or _group(key) in known:
+        elif key.startswith(("hydra.", "hydra/")) or match["prefix"] == "~":
+            _check_hydra_key(key)
             kept.append(override)
+        elif _group(key) in known:
+            kept.append(f"{key}={value}")
         else:
             kept.append(f"++{key}={value}")
             if key in {f"shape.{s}" for s in _SIZES}:
                 kept.append("++shape.name=null")
+    _check_grammar(kept)
     multirun = any(f in ("-m", "--multirun") for f in flags)
     earlier = None if folder else default_root
     folder = folder or default_root / _folder_name(overrides, now)
@@ -108,8 +119,8 @@ def _split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
     overrides: list[str] = []
     rest = iter(argv)
     for argument in rest:
-        if not argument.startswith("-"):
-            overrides.append(argument)
+        if not argument.startswith("-") or argument in _SWITCHES:
+            overrides.append(_SWITCHES.get(argument, argument))
             continue
         flags.append(argument)
         if argument in _WITH_VALUE:
@@ -133,10 +144,45 @@ def _group(key: str) -> str:
     return key.partition("@")[0]
 
 
-def _folder(value: str) -> Path:
+def _check_hydra_key(key: str) -> None:
+    """Raise ConfigError for a key under `hydra.` that Hydra does not have; with a + it takes any."""
+    from hydra.conf import HydraConf
+
+    kind: Any = HydraConf
+    place, *parts = key.split(".")
+    for part in parts if place == "hydra" else ():
+        # A launcher or sweeper of one's own brings keys of its own.
+        if not dataclasses.is_dataclass(kind):
+            return
+        known = typing.get_type_hints(kind)
+        if part not in known:
+            raise ConfigError(f"unknown key {place}.{part}{did_you_mean(part, known)}")
+        kind, place = known[part], f"{place}.{part}"
+
+
+def _check_grammar(overrides: Iterable[str]) -> None:
+    """Raise ConfigError, naming the argument, for one that Hydra's grammar does not take."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    parser = OverridesParser.create()
+    for override in overrides:
+        try:
+            parser.parse_override(override)
+        except HydraException as error:
+            reason = str(error).strip().splitlines()[0]
+            raise ConfigError(
+                f"{override.lstrip('+')}: {reason}",
+                hint="a value with = ( ) { } : or spaces needs quotes of its own: \"key='a=(1,2)'\"",
+            ) from None
+
+
+def _folder(key: str, value: str) -> Path | None:
     text = value.strip("'\"")
-    if not text or text == "null" or "," in text:
-        raise ConfigError(f"results_dir={value!r} is not one folder", hint="write results_dir=PATH")
+    if text == "null":
+        return None
+    if not text or "," in text or "${" in text:
+        raise ConfigError(f"{key}={value!r} is not one folder", hint="write results_dir=PATH")
     return Path(text).expanduser().absolute()
 
 

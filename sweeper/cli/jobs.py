@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,8 +20,8 @@ from sweeper.cli import terminal
 from sweeper.cli.command_line import Arguments
 from sweeper.cli.yaml_lint import lint
 from sweeper.config import Config, validate
-from sweeper.errors import ConfigError, SweeperError
-from sweeper.model import TimeSource
+from sweeper.errors import ConfigError, StorageError, SweeperError
+from sweeper.model import Status, TimeSource
 from sweeper.paths import conf_dir, kernels_dir
 
 if TYPE_CHECKING:
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
 
     from sweeper.store import Store
 
-__all__ = ["Jobs"]
+__all__ = ["INTERRUPTED", "Jobs"]
+
+INTERRUPTED = 130
 
 
 class Jobs:
@@ -43,12 +46,17 @@ class Jobs:
         self._exit_code = 0
         self._said: set[str] = set()
         self._began = False
+        self._counts: Counter[str] = Counter()
+        self._errors: list[str] = []
+        self._stopped_at: int | None = None
+        self._number = 0
 
     @contextlib.contextmanager
     def registered(self) -> Iterator[None]:
         """Let Hydra know one-off shapes, and kernels that lie directly in a `--config-dir`, for this command."""
         from hydra.core.config_store import ConfigStore
 
+        self._claim_folder()
         known = ConfigStore.instance()
         added: list[tuple[str, str]] = []
         try:
@@ -64,6 +72,18 @@ class Jobs:
         finally:
             for group, name in added:
                 known.repo[group].pop(f"{name}.yaml", None)
+
+    def _claim_folder(self) -> None:
+        """Make the results folder now: where that cannot be done, nothing else is worth beginning."""
+        if self._arguments.shows:
+            return
+        try:
+            self._arguments.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StorageError(
+                f"results folder {self._arguments.folder}: {error.strerror or error}",
+                hint="name another with results_dir=PATH",
+            ) from None
 
     def _find_kernels(self, folder: Path) -> None:
         if not folder.is_dir():
@@ -86,31 +106,61 @@ class Jobs:
                 )
 
     def run(self, node: DictConfig) -> None:
-        """One job. An error of ours is printed and becomes the exit code; the next job still runs."""
+        """One job. An error of ours is printed and becomes the exit code; the next job still runs.
+
+        With `fail_fast` it does not, once a configuration or a job has failed.
+        """
         from omegaconf import OmegaConf
         from omegaconf.errors import OmegaConfBaseException
 
         self._began = True
+        self._number += 1
+        if self._stopped_at is not None:
+            return
         started = datetime.now(UTC)
         facts: dict[str, Any] = {}
         resolved: dict[str, Any] = {}
-        code = 0
+        code = SweeperError.exit_code
         try:
             try:
-                resolved = cast(dict[str, Any], OmegaConf.to_container(node, resolve=True, throw_on_missing=True))
+                resolved = cast(
+                    dict[str, Any], OmegaConf.to_container(node, resolve=True, throw_on_missing=True)
+                )
             except OmegaConfBaseException as error:
                 raise ConfigError(f"configuration: {error}") from None
-            config = validate(resolved)
-            code, facts = self._job(config)
+            code = self._job(validate(resolved), facts)
         except SweeperError as error:
             code = error.exit_code
-            facts = {**facts, "error": str(error)}
-            print(f"error: {error}", file=sys.stderr)  # noqa: T201
-        self.ended(code)
-        if self._store is not None:
-            self._record(resolved, facts, code, started)
+            facts["error"] = str(error)
+            self._failed(error)
+        except KeyboardInterrupt:
+            code = INTERRUPTED
+            facts["error"] = "interrupted"
+            raise
+        finally:
+            self.ended(code)
+            self._counts.update(facts.get("statuses", {}))
+            failed = "error" in facts or set(facts.get("statuses", {})) - {Status.OK.value}
+            if failed and resolved.get("fail_fast") is True:
+                self._stopped_at = self._number
+            if self._store is not None:
+                self._record(resolved, facts, code, started)
 
-    def _job(self, config: Config) -> tuple[int, dict[str, Any]]:
+    def _failed(self, error: SweeperError) -> None:
+        """Say what is wrong and, of several jobs, with which."""
+        which = self._this_job() if self._arguments.multirun else ""
+        self._errors.append(f"{which}{error.message.splitlines()[0]}")
+        print(f"error: {which}{error}", file=sys.stderr)  # noqa: T201
+
+    def _this_job(self) -> str:
+        """`job 2 (kernel=tiled shape=odd): `: the job by its number and what was asked of it."""
+        from hydra.core.hydra_config import HydraConfig
+
+        own = ("results_dir=", "shape.name=")
+        asked = [o.lstrip("+") for o in HydraConfig.get().overrides.task]
+        return f"job {self._number} ({' '.join(o for o in asked if not o.startswith(own))}): "
+
+    def _job(self, config: Config, facts: dict[str, Any]) -> int:
         from sweeper.cli import session
 
         job = session.Job(
@@ -120,7 +170,7 @@ class Jobs:
             self._arguments.earlier,
             brief=self._arguments.multirun,
         )
-        return session.run(job, self._out, self._say_once)
+        return session.run(job, self._out, self._say_once, facts)
 
     def _open_store(self) -> Store:
         from sweeper.store import Store
@@ -129,6 +179,11 @@ class Jobs:
             self._store = Store(self._arguments.folder / "study.db")
             for note in self._store.notes:
                 self._say_once(note)
+            earlier = len(self._store.runs())
+            if earlier:
+                self._say_once(
+                    f"{self._arguments.folder} holds {_plural(earlier, 'earlier run')}; this one is added"
+                )
         return self._store
 
     def _say_once(self, text: str) -> None:
@@ -152,7 +207,9 @@ class Jobs:
             return self._flat_kernels[choice]
         return kernels_dir() / f"{choice}.yaml"
 
-    def _record(self, config: Mapping[str, Any], facts: Mapping[str, Any], code: int, started: datetime) -> None:
+    def _record(
+        self, config: Mapping[str, Any], facts: Mapping[str, Any], code: int, started: datetime
+    ) -> None:
         from sweeper.provenance import run_record
 
         if self._store is None:
@@ -185,7 +242,9 @@ class Jobs:
         try:
             table = export_folder(self._store, self._arguments.folder)
             if self._arguments.multirun:
-                self._out.print(terminal.merged_table(table))
+                if (table["status"] == Status.OK.value).any():
+                    self._out.print(terminal.merged_table(table))
+                self._sum_up()
             if (table["time_source"] == TimeSource.PREDICTED.value).any():
                 self._out.print("times are predicted; the results were proved right on this machine's CPU")
         except SweeperError as error:
@@ -195,3 +254,19 @@ class Jobs:
             self._store.close()
         print(f"results: {self._arguments.folder}")  # noqa: T201
         return self._exit_code
+
+    def _sum_up(self) -> None:
+        """How many configurations of this command's jobs ended how, and which jobs did not get that far."""
+        done = self._number if self._stopped_at is None else self._stopped_at
+        counted = ", ".join(f"{count} {status}" for status, count in self._counts.most_common())
+        self._out.print(
+            f"{_plural(self._counts.total(), 'configuration')} in {_plural(done, 'job')}: {counted or 'none'}"
+        )
+        for error in self._errors:
+            self._out.print(f"  {error}")
+        if done < self._number:
+            self._out.print(f"  {_plural(self._number - done, 'job')} not begun, for fail_fast")
+
+
+def _plural(count: int, what: str) -> str:
+    return f"{count} {what}" + ("" if count == 1 else "s")

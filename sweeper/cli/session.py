@@ -2,36 +2,48 @@
 
 from __future__ import annotations
 
+import importlib
+import itertools
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sweeper.build.options import option_warnings
+from sweeper.build.options import normalize_options, option_warnings
 from sweeper.cli import terminal
 from sweeper.config import Config
 from sweeper.device import Target, target
-from sweeper.errors import NoValidConfiguration, TrialFailed
+from sweeper.errors import ConfigError, ExpressionError, NoValidConfiguration, TrialFailed
 from sweeper.evaluate import make_evaluator
 from sweeper.kernel import description as kernel
-from sweeper.model import KernelSpec, Point, Role, Stage, Status, Trial
+from sweeper.model import KernelSpec, Point, Role, Stage, Status, TimeSource, Trial
 from sweeper.problem import resolve
 from sweeper.resources import resources
-from sweeper.resources.geometry import implicit_constraints, launch_derived, scope_constants, why_unsupported
+from sweeper.resources.geometry import (
+    implicit_constraints,
+    launch_derived,
+    launch_of,
+    scope_constants,
+    why_unsupported,
+)
 from sweeper.search import make
 from sweeper.space import Space, build_space
-from sweeper.store import Store, other_stores
 from sweeper.tune import Study, Tally, tune
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from sweeper.store import Store
+
 __all__ = ["Job", "problem_dims", "run"]
 
 _DEFAULT_SIZE = 512
 _DEFAULT_SHAPE = "small"
+_USUAL_DTYPE = "float32"
+_LAUNCHES_LOOKED_AT = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,20 +71,24 @@ def problem_dims(spec: KernelSpec, config: Config) -> tuple[dict[str, int], str]
     return dims, config.shape.name or (_DEFAULT_SHAPE if untouched else sizes)
 
 
-def run(job: Job, out: Console, say_once: Callable[[str], None]) -> tuple[int, dict[str, Any]]:
-    """Do the job. Gives its exit code (0, or 1 where no configuration was valid) and its provenance.
+def run(job: Job, out: Console, say_once: Callable[[str], None], facts: dict[str, Any]) -> int:
+    """Do the job. Gives its exit code: 0, or 1 where no configuration was valid.
 
+    Its provenance is put into `facts` as it becomes known, so that a job that ends early has it too.
     Raises ConfigError, SetupError and StorageError; what was measured before that is in the store.
     """
     config = job.config
     spec = kernel.load(config.kernel, job.kernel_path)
-    for warning in option_warnings(spec.options):
+    for warning in option_warnings(normalize_options(spec.options)):
         say_once(f"warning: {spec.name}: {warning}")
     dims, shape = problem_dims(spec, config)
     if config.dry_run:
-        return _plan(spec, dims, shape, target(config.backend.target), out), {}
+        return _plan(spec, dims, shape, target(config.backend.target), out)
     began = time.monotonic()
-    with closing(make_evaluator(config, say_once)) as evaluator:
+    with closing(
+        make_evaluator(config, say_once, meanwhile=lambda: _import_what_follows(config))
+    ) as evaluator:
+        evaluator.prepare(spec, dims, config.seed)
         problem = resolve(spec, dims, spec.default_point, seed=config.seed)
         study = Study(
             spec=spec,
@@ -85,18 +101,30 @@ def run(job: Job, out: Console, say_once: Callable[[str], None]) -> tuple[int, d
             protocol=asdict(config.measure),
         )
         recorder = _Recorder(job, study)
+        facts.update(_facts(study))
+        facts["statuses"] = recorder.counts
         try:
             space = feasible_space(spec, dims, evaluator.target)
-            evaluator.prepare(spec, dims, config.seed)
+            require_whole_launches(spec, space, dims, evaluator.target)
+            if not job.brief:
+                _announce(study, space, out)
+            tally = _search(job, study, space, recorder, out)
         except NoValidConfiguration as error:
-            return _nothing(study, recorder, Status.INFEASIBLE, Stage.SPACE, str(error), out)
+            failure = TrialFailed(Status.INFEASIBLE, Stage.SPACE, str(error))
+            failure.__cause__ = error
+            return _nothing(study, recorder, failure, out)
         except TrialFailed as failure:
-            return _nothing(study, recorder, failure.status, failure.stage, failure.reason, out)
-        if not job.brief:
-            _announce(study, space, out)
-        tally = _search(job, study, space, recorder, out)
+            return _nothing(study, recorder, failure, out)
+    facts["seconds"] = tally.seconds
     _show(job, study, space, tally, time.monotonic() - began, out)
-    return (0 if tally.valid else NoValidConfiguration.exit_code), _facts(study)
+    return 0 if tally.valid else NoValidConfiguration.exit_code
+
+
+def _import_what_follows(config: Config) -> None:
+    """Load what is slow to load while devices are being opened."""
+    importlib.import_module("sweeper.store")
+    if config.search.name not in ("grid", "random", "bayes"):
+        importlib.import_module("sweeper.search.optuna_sampler")
 
 
 def feasible_space(spec: KernelSpec, dims: Mapping[str, int], limits: Target) -> Space:
@@ -113,6 +141,19 @@ def feasible_space(spec: KernelSpec, dims: Mapping[str, int], limits: Target) ->
         scope_constants(spec, dims, limits),
         launch_derived(spec),
     )
+
+
+def require_whole_launches(spec: KernelSpec, space: Space, dims: Mapping[str, int], limits: Target) -> None:
+    """Raise ConfigError where a configuration's block or grid is no whole number, before any is built.
+
+    Of a very large space, evenly spaced configurations are looked at.
+    """
+    for row in range(0, len(space), max(1, len(space) // _LAUNCHES_LOOKED_AT)):
+        point = space.point(row)
+        try:
+            launch_of(spec, point, dims, limits)
+        except ExpressionError as error:
+            raise ConfigError(f"{spec.name} with {point}: {error.message}", hint=error.hint) from None
 
 
 def _search(job: Job, study: Study, space: Space, recorder: _Recorder, out: Console) -> Tally:
@@ -142,21 +183,27 @@ class _Recorder:
     """
 
     def __init__(self, job: Job, study: Study) -> None:
+        from sweeper.store import other_stores
+
         self._store = job.open_store()
         self._study = study
         known = self._store.trials(study.name)
         self._own = {(t.role, t.point.key): t for t in known} if job.config.resume else {}
         elsewhere = job.runs_root if job.config.resume else None
         self._earlier = other_stores(elsewhere, study.context, besides=self._store) if elsewhere else []
+        self.counts: Counter[str] = Counter()
         self._next = max([0, *(t.number for t in known)]) + 1
         self._next_baseline = min([1, *(t.number for t in known)]) - 1
 
     def find(self, params: Mapping[str, Any], role: Role) -> Trial | None:
         own = self._own.get((role, Point.of(params).key))
-        found = (store.find(self._study.context, params, role) for store in self._earlier)
-        return own or next((trial for trial in found if trial is not None), None)
+        earlier = (store.find(self._study.context, params, role) for store in self._earlier)
+        found = (trial for trial in itertools.chain([own], earlier) if trial is not None)
+        return next((trial for trial in found if self._study.reusable(trial)), None)
 
     def add(self, trial: Trial) -> Trial:
+        if trial.role is Role.CANDIDATE:
+            self.counts[trial.status.value] += 1
         own = self._own.get((trial.role, trial.point.key))
         if own is not None and own == trial:
             return own
@@ -164,36 +211,49 @@ class _Recorder:
             number, self._next_baseline = self._next_baseline, self._next_baseline - 1
         else:
             number, self._next = self._next, self._next + 1
-        return self._store.add(replace(trial, study=self._study.name, number=number))
+        return self._store.add(replace(trial, study=self._study.name, shape=self._study.shape, number=number))
 
 
-def _nothing(
-    study: Study, recorder: _Recorder, status: Status, stage: Stage, reason: str, out: Console
-) -> tuple[int, dict[str, Any]]:
-    """The end of a job that could ask nothing: one row says why."""
-    recorder.add(
-        Trial(
-            study=study.name,
-            number=0,
-            context=study.context,
-            kernel=study.spec.name,
-            dtype=study.spec.dtype.name,
-            shape=study.shape,
-            dims=dict(study.dims),
-            params=study.spec.default_point.params,
-            status=status,
-            stage=stage,
-            reason=reason,
-            backend=study.evaluator.backend,
-            device=study.evaluator.identity.name,
-            device_uuid=study.evaluator.identity.uuid,
-            driver=study.evaluator.identity.driver,
-            kernel_digest=study.spec.digest,
-            seed=study.seed,
-        )
+def _nothing(study: Study, recorder: _Recorder, failure: TrialFailed, out: Console) -> int:
+    """The end of a job that could ask nothing: one row says why, however often it is tried."""
+    params = study.spec.default_point.params
+    told = recorder.find(params, Role.CANDIDATE)
+    if told is not None and (told.status, told.reason) == (failure.status, failure.reason):
+        trial = told
+    else:
+        trial = _row_of_nothing(study, params, failure)
+    recorder.add(trial)
+    out.print(f"{_title(study)}: no valid configuration: {failure.reason}")
+    return NoValidConfiguration.exit_code
+
+
+def _row_of_nothing(study: Study, params: Mapping[str, Any], failure: TrialFailed) -> Trial:
+    return Trial(
+        study=study.name,
+        number=0,
+        context=study.context,
+        kernel=study.spec.name,
+        dtype=study.spec.dtype.name,
+        shape=study.shape,
+        dims=dict(study.dims),
+        params=params,
+        status=failure.status,
+        stage=failure.stage,
+        reason=failure.reason,
+        details={**failure.details, "exception": type(failure.__cause__ or failure).__name__},
+        backend=study.evaluator.backend,
+        device=study.evaluator.identity.name,
+        device_uuid=study.evaluator.identity.uuid,
+        driver=study.evaluator.identity.driver,
+        kernel_digest=study.spec.digest,
+        seed=study.seed,
     )
-    out.print(f"{study.spec.name} {study.shape}: no valid configuration: {reason}")
-    return NoValidConfiguration.exit_code, _facts(study)
+
+
+def _title(study: Study) -> str:
+    """`tiled large`, and the precision class where it is not the usual one."""
+    spec = study.spec
+    return f"{spec.name} {study.shape}" + (f" ({spec.dtype.name})" if spec.dtype.name != _USUAL_DTYPE else "")
 
 
 def _facts(study: Study) -> dict[str, Any]:
@@ -209,6 +269,7 @@ def _facts(study: Study) -> dict[str, Any]:
         "device": asdict(world.identity),
         "target": world.target.name,
         "compiler": world.compiler,
+        **({"devices": [asdict(device) for device in world.devices]} if len(world.devices) > 1 else {}),
     }
 
 
@@ -223,6 +284,7 @@ def _announce(study: Study, space: Space, out: Console) -> None:
 def _plan(spec: KernelSpec, dims: Mapping[str, int], shape: str, limits: Target, out: Console) -> int:
     """What would be searched, and the static model's favourites; nothing is built or run."""
     space = feasible_space(spec, dims, limits)
+    require_whole_launches(spec, space, dims, limits)
     problem = resolve(spec, dims, spec.default_point, seed=0)
     out.print(
         f"{spec.name} at {shape}: {len(space)} feasible of {space.product_size} configurations on {limits.name}"
@@ -242,9 +304,14 @@ def _show(job: Job, study: Study, space: Space, tally: Tally, seconds: float, ou
     from sweeper.table import frame
     from sweeper.table.ranking import failure_lines
 
-    title = f"{study.spec.name} {study.shape}: " if job.brief else ""
-    if not job.brief:
+    title = f"{_title(study)}: " if job.brief else ""
+    if not job.brief and tally.valid:
         out.print(terminal.results_table(frame(tally.trials)))
     out.print(title + terminal.summary_sentence(tally, len(space), seconds))
+    if study.evaluator.time_source is TimeSource.MEASURED:
+        out.print(f"  {terminal.where_time_went(tally)}")
     for line in failure_lines(frame(tally.trials)):
         out.print(f"  {line}")
+    log = next((log for t in tally.trials if (log := t.details.get("log"))), None)
+    if log:
+        out.print(f"  all that the compiler said of the first build error: {log}")

@@ -19,7 +19,15 @@ if TYPE_CHECKING:
     from rich.progress import Progress
     from rich.table import Table
 
-__all__ = ["LiveProgress", "console", "format_ms", "merged_table", "results_table", "summary_sentence"]
+__all__ = [
+    "LiveProgress",
+    "console",
+    "format_ms",
+    "merged_table",
+    "results_table",
+    "summary_sentence",
+    "where_time_went",
+]
 
 _SHOWN_ROWS = 10
 _SHOWN_OF_EACH = 4
@@ -32,7 +40,7 @@ def console() -> Console:
     from rich.console import Console
 
     tty = sys.stdout.isatty()
-    return Console(width=None if tty else 100, highlight=False, soft_wrap=not tty)
+    return Console(width=None if tty else 100, highlight=False, soft_wrap=not tty, markup=False, emoji=False)
 
 
 class LiveProgress:
@@ -112,9 +120,9 @@ def merged_table(table: pd.DataFrame) -> Table:
     """The best few of every kernel at every shape, shape by shape, fastest first; `rank` counts all of a shape."""
     rows = rankable(table).sort_values(["dtype", "shape", "time_ms"], kind="stable").reset_index(drop=True)
     rows.insert(0, "rank", rows.groupby(["dtype", "shape"]).cumcount() + 1)
-    return _table(
-        rows[rows.groupby(["dtype", "shape", "kernel"]).cumcount() < _SHOWN_OF_EACH], "shape", "kernel"
-    )
+    shown = rows[rows.groupby(["dtype", "shape", "kernel"]).cumcount() < _SHOWN_OF_EACH]
+    named = ("dtype", "shape", "kernel") if rows["dtype"].nunique() > 1 else ("shape", "kernel")
+    return _table(shown, *named)
 
 
 def _table(rows: pd.DataFrame, *named: str) -> Table:
@@ -170,3 +178,15 @@ def summary_sentence(tally: Tally, space_size: int, seconds: float) -> str:
         return text
     value, place = min(timed)
     return f"{text}; best {format_ms(value)} with {candidates[place].point}"
+
+
+def where_time_went(tally: Tally) -> str:
+    """`GPU busy 81 % of 12.3 s, waiting for builds 1.2 s; search 0.31 s, store 0.22 s`, of a run on GPUs."""
+    seconds = tally.seconds
+    total, devices = seconds["total"], seconds["device_busy"]
+    busy = ", ".join(f"{100 * spent / total:.0f} %" for spent in devices) if total else "0 %"
+    which = "GPUs busy" if len(devices) > 1 else "GPU busy"
+    return (
+        f"{which} {busy} of {total:.1f} s, waiting for builds {seconds['waiting_for_builds']:.1f} s;"
+        f" search {seconds.get('search', 0.0):.2f} s, store {seconds.get('store', 0.0):.2f} s"
+    )

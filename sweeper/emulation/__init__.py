@@ -17,9 +17,11 @@ from __future__ import annotations
 from sweeper.emulation.buffers import Buffer
 from sweeper.emulation.compiler import HostCompiler, cpu_identity, find_compiler
 from sweeper.emulation.elf import static_shared_bytes
+from sweeper.emulation.findings import Finding, FindingKind, Place
 from sweeper.emulation.geometry import Geometry, Limits, Order
 from sweeper.emulation.launcher import launch
-from sweeper.emulation.modules import Compilation, ModuleSource, compile_module, host_options
+from sweeper.emulation.module_source import ModuleSource, host_options
+from sweeper.emulation.modules import Compilation, compile_digest, compile_module
 from sweeper.emulation.native import headers_digest, launcher_path, runtime_digest
 from sweeper.emulation.report import Argument, Fault, LaunchReport, Scalar
 
@@ -28,13 +30,17 @@ __all__ = [
     "Buffer",
     "Compilation",
     "Fault",
+    "Finding",
+    "FindingKind",
     "Geometry",
     "HostCompiler",
     "LaunchReport",
     "Limits",
     "ModuleSource",
     "Order",
+    "Place",
     "Scalar",
+    "compile_digest",
     "compile_module",
     "cpu_identity",
     "find_compiler",

@@ -67,6 +67,20 @@ class Buffer:
                 return start + int(changed[0])
         return None
 
+    def element(self, offset: int) -> str:
+        """What lies `offset` bytes from the array's start: `A[12, 5]`, and `A[12, 5]+0x2` within an element.
+
+        Past the end, and before the start, the first index goes on counting.
+        """
+        index, rest = divmod(offset, self.dtype.itemsize)
+        places: list[int] = []
+        for extent in reversed(self.shape[1:]):
+            index, place = divmod(index, extent or 1)
+            places.append(place)
+        places.append(index)
+        text = f"{self.name}[{', '.join(str(place) for place in reversed(places))}]"
+        return f"{text}+{rest:#x}" if rest else text
+
     def close(self) -> None:
         """Release the memory once no view of `array` is left."""
         if self._close_descriptor.alive:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 import signal
 import subprocess
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from sweeper.emulation.buffers import Buffer
 from sweeper.emulation.children import end_group, finished_before
+from sweeper.emulation.findings import Finding
+from sweeper.emulation.found import FINDINGS_BYTES, read_findings, refused, variable_lines
 from sweeper.emulation.geometry import Geometry, Limits, Order
 from sweeper.emulation.report import REPORT_BYTES, Argument, Fault, LaunchReport, outside, read_report
+from sweeper.emulation.request import Files, chosen_blocks, request_lines
 from sweeper.errors import SetupError
 
 __all__ = ["launch"]
@@ -37,6 +39,7 @@ def launch(
     seed: int = 0,
     workers: int = 1,
     strict: bool = False,
+    checked: bool = False,
     stack_bytes: int = _STACK_BYTES,
     limits: Limits | None = None,
     deadline_s: float = 10.0,
@@ -46,108 +49,72 @@ def launch(
     What the kernel writes is in its buffers' arrays afterwards. `workers` OS threads share the blocks;
     with any number of them the same report comes of the same launch. `strict` makes hazards faults.
     Whatever the kernel does, it does to a process that has ended when this returns.
+
+    `checked` takes a module that was compiled so. What is wrong, hazards too, is then in the report's
+    `findings`, and the launch goes on after it as far as it can; one worker runs all blocks.
     """
     broken = geometry.broken_limit(limits or Limits())
     if broken:
-        return LaunchReport.failed(Fault.LAUNCH, broken)
-    chosen = _checked(blocks, geometry)
-    buffers = [a for a in arguments if isinstance(a, Buffer)]
-    lines = [
-        f"module {module.resolve()}",
-        f"kernel {kernel}",
-        f"grid {_words(geometry.grid)}",
-        f"block {_words(geometry.block)}",
-        f"shared {geometry.shared_bytes}",
-        f"stack {-(-stack_bytes // mmap.PAGESIZE) * mmap.PAGESIZE}",
-        f"order {int(order)}",
-        f"seed {seed % 2**64}",
-        f"workers {max(1, workers)}",
-        f"strict {int(strict)}",
-        *(_buffer_line(b) for b in buffers),
-        *_argument_lines(arguments),
-    ]
-    with _Files() as files:
-        if chosen is not None:
-            lines.append(f"blocks {files.holding(chosen.tobytes())} {chosen.size}")
-        request = files.holding("".join(f"{line}\n" for line in lines).encode())
-        report = files.empty(REPORT_BYTES)
-        ended = _run(
-            launcher, request, report, (*files.descriptors, *(b.descriptor for b in buffers)), deadline_s
-        )
-        page = os.pread(report, REPORT_BYTES, 0)
-    found = read_report(
-        page, arguments, buffers, shared_bytes=geometry.shared_bytes, how_it_ended=_ended_badly(ended)
+        failed = LaunchReport.failed(Fault.LAUNCH, broken)
+        return replace(failed, findings=(refused(broken),)) if checked else failed
+    lines = request_lines(
+        module,
+        arguments,
+        geometry,
+        kernel=kernel,
+        order=order,
+        seed=seed,
+        workers=1 if checked else workers,
+        strict=strict,
+        # Less of a checked module's code lives in registers.
+        stack_bytes=2 * stack_bytes if checked else stack_bytes,
     )
-    if ended is None and found.kind is Fault.CRASH:
-        return LaunchReport(
-            ok=False,
-            kind=Fault.TIMEOUT,
-            message=f"still running after {deadline_s:g} s",
-            printed=found.printed,
+    if blocks is not None:
+        blocks = chosen_blocks(blocks, geometry)
+    return _Launch(launcher, module, arguments, geometry, blocks).run(lines, deadline_s, checked=checked)
+
+
+@dataclass(frozen=True, slots=True)
+class _Launch:
+    launcher: Path
+    module: Path
+    arguments: Sequence[Argument]
+    geometry: Geometry
+    blocks: npt.NDArray[Any] | None
+
+    def run(self, lines: list[str], deadline_s: float, *, checked: bool) -> LaunchReport:
+        buffers = [a for a in self.arguments if isinstance(a, Buffer)]
+        findings: tuple[Finding, ...] = ()
+        with Files() as files:
+            if self.blocks is not None:
+                lines.append(f"blocks {files.holding(self.blocks.tobytes())} {self.blocks.size}")
+            listed = files.empty(FINDINGS_BYTES) if checked else -1
+            if checked:
+                lines += [f"checked {listed}", *variable_lines(self.module)]
+            request = files.holding("".join(f"{line}\n" for line in lines).encode())
+            report = files.empty(REPORT_BYTES)
+            inherited = (*files.descriptors, *(b.descriptor for b in buffers))
+            ended = _run(self.launcher, request, report, inherited, deadline_s)
+            page = os.pread(report, REPORT_BYTES, 0)
+            if checked:
+                findings = read_findings(listed, self.module, buffers, self.geometry)
+        found = read_report(
+            page,
+            self.arguments,
+            buffers,
+            shared_bytes=self.geometry.shared_bytes,
+            how_it_ended=_ended_badly(ended),
         )
-    return found if not found.ok else _with_overrun(found, buffers)
-
-
-def _checked(blocks: npt.NDArray[Any] | None, geometry: Geometry) -> npt.NDArray[np.uint64] | None:
-    if blocks is None:
-        return None
-    chosen = np.ascontiguousarray(blocks, np.uint64)
-    if chosen.ndim != 1 or chosen.size == 0 or int(chosen.max()) >= geometry.blocks:
-        raise ValueError(f"blocks are linear indices below {geometry.blocks}, at least one")
-    return chosen
-
-
-def _words(values: Sequence[int]) -> str:
-    return " ".join(str(int(v)) for v in values)
-
-
-def _kind(dtype: np.dtype[Any]) -> str:
-    """abi.h's letter for a NumPy type."""
-    if dtype.name == "bfloat16":
-        return "b"
-    if dtype.kind == "f":
-        return "h" if dtype.itemsize == 2 else "f"
-    return "i" if dtype.kind in "iub" else "s"
-
-
-def _buffer_line(b: Buffer) -> str:
-    return f"buffer {b.descriptor} {b.map_bytes} {b.offset} {b.nbytes} {b.dtype.itemsize} {int(b.writable)}"
-
-
-def _argument_lines(arguments: Sequence[Argument]) -> list[str]:
-    lines, number = [], 0
-    for argument in arguments:
-        if isinstance(argument, Buffer):
-            lines.append(f"array {number} {_kind(argument.dtype)} {int(argument.writable)}")
-            number += 1
-        else:
-            lines.append(f"scalar {_kind(argument.value.dtype)} {argument.value.tobytes().hex()}")
-    return lines
-
-
-class _Files:
-    """Memory files for one launch, closed together."""
-
-    def __init__(self) -> None:
-        self.descriptors: list[int] = []
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for descriptor in self.descriptors:
-            os.close(descriptor)
-
-    def empty(self, size: int) -> int:
-        descriptor = os.memfd_create("sweeper-launch", os.MFD_CLOEXEC)
-        self.descriptors.append(descriptor)
-        os.ftruncate(descriptor, size)
-        return descriptor
-
-    def holding(self, content: bytes) -> int:
-        descriptor = self.empty(len(content))
-        os.pwrite(descriptor, content, 0)
-        return descriptor
+        found = replace(found, findings=findings)
+        if ended is None and found.kind is Fault.CRASH:
+            return replace(
+                found, cpu_s=0.0, kind=Fault.TIMEOUT, message=f"still running after {deadline_s:g} s"
+            )
+        if checked:
+            for buffer in buffers:
+                buffer.overrun()  # whoever wrote there is among the findings
+            return found
+        return _with_overrun(found, buffers) if found.ok else found
 
 
 def _run(

@@ -10,6 +10,7 @@ from enum import StrEnum
 import numpy as np
 
 from sweeper.emulation.buffers import Buffer
+from sweeper.emulation.findings import Finding
 
 __all__ = ["REPORT_BYTES", "Argument", "Fault", "LaunchReport", "Scalar", "read_report"]
 
@@ -55,7 +56,8 @@ class LaunchReport:
     or process ids, so that the same launch gives the same text. `thread` and `block` are indices where
     a thread is to blame. `hazards` are what current hardware tolerates but CUDA does not promise.
     `printed` is what the kernel printed, cut at 64 KiB. `cpu_s` is processor time of all workers;
-    `switches` counts how often one thread of a block took over from another.
+    `switches` counts how often one thread of a block took over from another. `findings` is what a checked
+    launch found; such a launch is clean where `ok` is true and there are none.
     """
 
     ok: bool
@@ -67,6 +69,7 @@ class LaunchReport:
     switches: int = 0
     printed: str = ""
     hazards: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
 
     @classmethod
     def failed(cls, kind: Fault, message: str) -> LaunchReport:

@@ -18,6 +18,7 @@ ENTRIES_FILE = "<entries>"
 
 _STORAGE = re.compile(r"\bthread_local\b")
 _LINE_MARKER = re.compile(r"^[ \t]*#[^\n]*$", re.MULTILINE)
+_UNROLL = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+(?:GCC[ \t]+)?unroll\b[^\n]*$", re.MULTILINE)
 _ATTRIBUTE = re.compile(r"\b(?:__attribute__|alignas)\s*\(")
 _SPECIFIER = re.compile(r"\b(?:extern|thread_local)\b")
 _ARRAY = re.compile(
@@ -36,14 +37,19 @@ _TABLE = """
 # 1 "{file}"
 namespace {{ const simt::Kernel simt_kernels[] = {{{kernels}}}; }}
 extern "C" __attribute__((visibility("default"))) const simt::Module simt_module =
-    {{simt::kAbi, {count}, simt_kernels}};
+    {{simt::kAbi, {count}, simt_kernels, {checked}}};
 """
 
 
-def translate(text: str, entries: Sequence[str]) -> str:
+def translate(text: str, entries: Sequence[str], *, checked: bool = False) -> str:
     """The preprocessed `text` of a kernel as host C++ with `entries` (`mm<float, 16>`) callable."""
     kernels = ",\n".join(f"simt::Entry<&{entry}>::kernel()" for entry in entries)
-    return _with_pointers(text) + _TABLE.format(file=ENTRIES_FILE, kernels=kernels, count=len(entries))
+    if checked:
+        # Unrolled code has as many calls of checks more, and takes as much longer to compile.
+        text = _UNROLL.sub("", text)
+    return _with_pointers(text) + _TABLE.format(
+        file=ENTRIES_FILE, kernels=kernels, count=len(entries), checked=str(checked).lower()
+    )
 
 
 @dataclass(frozen=True, slots=True)

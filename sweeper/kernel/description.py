@@ -6,6 +6,7 @@ fixed list of keys, and nothing in it is ever evaluated by Python.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -29,7 +30,7 @@ from sweeper.model import (
     WorkModel,
     canonical_json,
 )
-from sweeper.paths import kernels_dir
+from sweeper.paths import kernels_dir, start_folder
 from sweeper.source.includes import read_tree
 
 __all__ = ["load"]
@@ -45,14 +46,15 @@ _WORK_KEYS = ("flops", "global_bytes", "shared_traffic_bytes", "registers", "ste
 def load(node: Mapping[str, Any], path: Path) -> KernelSpec:
     """The kernel described by `node`, the content of the YAML file at `path`.
 
-    A source is looked for beside the YAML, then among the shipped kernels. Raises KernelError for
-    anything missing, misspelt, of the wrong type, or at odds with the source.
+    A source is looked for beside the YAML, then among the shipped kernels, then in the folder that the
+    command was started in. Raises KernelError for anything missing, misspelt, of the wrong type, or at
+    odds with the source.
     """
     reader = _Reader(node, f"{path.name}: kernel")
     reader.only(
         "name", "description", "source", "entry", "template", "dtype", "dtypes", "dims", "params", "default",
         "constraints", "launch", "args", "requires", "reference", "defines", "options", "tolerance", "model",
-        "flops",
+        "flops", "forbid_spills",
     )  # fmt: skip
     name = reader.text("name", pattern=_NAME)
     where = _Reader(node, f"{path.name}: kernel {name}")
@@ -87,6 +89,7 @@ def load(node: Mapping[str, Any], path: Path) -> KernelSpec:
         digest=tree.digest[:16],
         description=where.text("description", ""),
         node_json=canonical_json(json.loads(json.dumps(dict(node)))),
+        forbid_spills=where.switch("forbid_spills"),
     )
     _check_names(spec, where.where)
     check_source(spec, tree, where=where.where)
@@ -131,6 +134,12 @@ class _Reader:
         if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
             raise self.error(key, f"{value!r} is not a positive number")
         return float(value)
+
+    def switch(self, key: str) -> bool:
+        value = self.node.get(key, False)
+        if not isinstance(value, bool):
+            raise self.error(key, f"{value!r} is neither true nor false")
+        return value
 
     def sequence(self, key: str, default: Sequence[Any] | None = None) -> Sequence[Any]:
         value = self.node.get(key, default)
@@ -242,6 +251,11 @@ def _three(reader: _Reader, key: str) -> tuple[Expression, Expression, Expressio
     if value is None or not 1 <= len(items) <= 3:
         raise reader.error(key, f"{value!r} is not a list of one to three sizes")
     parsed = [parse(item, where=f"{reader.where}.{key}[{i}]") for i, item in enumerate([*items, 1, 1][:3])]
+    for i, size in enumerate(parsed):
+        # A size without a name is the same at every point: wrong once, wrong everywhere.
+        value = size.evaluate({}) if not size.names else 1
+        if isinstance(value, str) or value != int(value) or value < 1:
+            raise reader.error(f"{key}[{i}]", f"{value} is not a whole number of at least 1")
     return parsed[0], parsed[1], parsed[2]
 
 
@@ -266,6 +280,8 @@ def _argument(reader: _Reader, precision: DType) -> ArraySpec | ScalarSpec:
     if "scalar" in reader.node:
         reader.only("name", "scalar", "value")
         return ScalarSpec(name, _arg_dtype(reader, "scalar", precision), reader.expression("value"))
+    if "value" in reader.node:
+        raise reader.error("value", "a scalar needs its C type", f"add scalar: float32, int32 … to {name}")
     reader.only("name", "shape", "direction", "dtype", "fill")
     direction = reader.text("direction", "in")
     if direction not in set(Direction):
@@ -313,7 +329,9 @@ def _reference(reader: _Reader, path: Path) -> ReferenceSpec:
         return ReferenceSpec("kernel", entry, launch=_launch(child.child("launch")))
     child.only("python", "function")
     file = _find_file(child.text("python"), path, child, key="python")
-    return ReferenceSpec("python", child.text("function", "reference", pattern=_IDENTIFIER), path=file)
+    function = child.text("function", "reference", pattern=_IDENTIFIER)
+    content = hashlib.sha256(file.read_bytes()).hexdigest()[:16]
+    return ReferenceSpec("python", function, path=file, digest=content)
 
 
 def _work_model(reader: _Reader) -> WorkModel:
@@ -323,7 +341,7 @@ def _work_model(reader: _Reader) -> WorkModel:
 
 
 def _find_file(name: str, path: Path, reader: _Reader, key: str = "source") -> Path:
-    folders = (path.parent, kernels_dir())
+    folders = (path.parent, kernels_dir(), start_folder())
     for folder in folders:
         candidate = folder / name
         if candidate.is_file():
@@ -338,15 +356,18 @@ def _check_names(spec: KernelSpec, where: str) -> None:
         *(f"{kind}_{axis}" for kind in ("block", "grid") for axis in "xyz"),
         "threads", "shared_bytes", "static_shared_bytes",
     }  # fmt: skip
-    known = {p.name for p in spec.params} | set(spec.dims) | given
+    # What reaches a compiler may follow from the parameters alone, or every shape would be a build of its own.
+    compiled = {p.name for p in spec.params} | {"elem_bytes"}
+    known = compiled | set(spec.dims) | given
     for text, expressions, names in (
         ("constraints", spec.constraints, known | geometry),
         ("requires.conditions", spec.requires.conditions, set(spec.dims) | given),
         ("launch", (*spec.launch.block, *spec.launch.grid), known),
         ("launch", (spec.launch.shared_bytes, spec.launch.static_shared_bytes), known | geometry),
-        ("template", tuple(t for t in spec.template if isinstance(t, Expression)), known),
-        ("defines", tuple(spec.defines.values()), known),
-        ("args", _argument_expressions(spec), known),
+        ("template", tuple(t for t in spec.template if isinstance(t, Expression)), compiled),
+        ("defines", tuple(spec.defines.values()), compiled | {"T"}),
+        ("args", _argument_expressions(spec), compiled | set(spec.dims)),
+        ("flops", () if spec.work_flops is None else (spec.work_flops,), set(spec.dims)),
         (
             "model",
             tuple(e for k in _WORK_KEYS if (e := getattr(spec.model, k)) is not None),

@@ -22,7 +22,13 @@ __all__ = ["Choice", "Number", "SpaceStrategy", "Strategy", "checked_options"]
 
 
 class Strategy(Protocol):
-    """The seam between the loop and a search."""
+    """The seam between the loop and a search.
+
+    `independent` says that no result changes which rows come next, so that any number of them may be asked
+    ahead.
+    """
+
+    independent: bool
 
     def ask(self, count: int = 1) -> list[int]:
         """Up to `count` rows of the space that were neither asked nor told before."""
@@ -39,6 +45,8 @@ class Strategy(Protocol):
 
 class SpaceStrategy(ABC):
     """The bookkeeping that all strategies share; a subclass says which unseen row comes next."""
+
+    independent = False
 
     def __init__(self, space: Space, seed: int = 0, options: Mapping[str, Any] | None = None) -> None:
         if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:

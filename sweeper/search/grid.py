@@ -14,6 +14,8 @@ __all__ = ["Grid"]
 class Grid(SpaceStrategy):
     """Exhaustive search. Has no options and does not use its seed."""
 
+    independent = True
+
     def __init__(self, space: Space, seed: int = 0, options: Mapping[str, Any] | None = None) -> None:
         super().__init__(space, seed, checked_options("grid", options or {}, {}))
         self._next = 0

@@ -49,6 +49,8 @@ class Shuffle:
 class Random(SpaceStrategy):
     """Random search. A search that starts from stored trials goes on where they left off."""
 
+    independent = True
+
     def __init__(self, space: Space, seed: int = 0, options: Mapping[str, Any] | None = None) -> None:
         super().__init__(space, seed, checked_options("random", options or {}, {}))
         self._shuffle = Shuffle(len(space), np.random.default_rng(seed))

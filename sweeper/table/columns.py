@@ -26,7 +26,7 @@ class Column:
 
 COLUMNS: tuple[Column, ...] = (
     Column("study", "", "one kernel at one shape on one device, and all else a result depends on", TEXT),
-    Column("trial", "", "number within the study, in asked order; 0 for a library's kernel", INTEGER),
+    Column("trial", "", "number within the study, in asked order; 0 or less for a library's kernel", INTEGER),
     Column("role", "", "candidate, or baseline for a library's kernel", TEXT),
     Column("kernel", "", "the kernel's name, or the library's", TEXT),
     Column("dtype", "", "precision class", TEXT),

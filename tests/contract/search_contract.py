@@ -117,6 +117,12 @@ class SearchContract:
         first, second = (drive(space, self.strategy(space, 7), 40, ahead=ahead) for _ in range(2))
         assert first == second
 
+    def test_an_independent_order_is_the_same_however_far_ahead_it_is_asked(self) -> None:
+        space = register_tiled()
+        if self.strategy(space).independent:
+            orders = [drive(space, self.strategy(space), 40, ahead=ahead) for ahead in (1, 16, 40)]
+            assert orders[0] == orders[1] == orders[2]
+
     def test_another_seed_gives_other_rows(self) -> None:
         space = register_tiled()
         first, second = (drive(space, self.strategy(space, seed), 10) for seed in (1, 2))

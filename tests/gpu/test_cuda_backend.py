@@ -279,6 +279,56 @@ def test_results_that_vary_are_noted(gpu):
     assert "non-deterministic" in gemm(gpu).measure(act("unsteady")).note
 
 
+# More products than the host would compute in passing.
+LARGE = {"M": 517, "N": 384, "K": 300}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+def test_a_large_product_is_judged_by_a_reference_of_the_gpus(gpu, dtype):
+    """The smaller problem has one of the host's: both must judge alike."""
+    large = gemm(gpu, dtype, LARGE).measure(act("right")).check
+    wrong = gpu.failure(act("one_nan")).details["check"]
+    small = gemm(gpu, dtype, {"M": 64, "N": 48, "K": 300}).measure(act("right")).check
+    assert large.passed
+    assert small.passed
+    assert large.checked == LARGE["M"] * LARGE["N"]
+    assert 0.2 < large.error_ratio / small.error_ratio < 5
+    assert (wrong.wrong, wrong.mismatches[0].index) == (1, (1, 1))
+
+
+def test_a_large_result_that_is_half_written_is_told_by_counts_and_places(gpu):
+    failure = gemm(gpu, dims=LARGE).failure(act("half"))
+    check = failure.details["check"]
+    written = LARGE["M"] // 2
+    assert check.wrong == (LARGE["M"] - written) * LARGE["N"]
+    assert [m.index for m in check.mismatches] == [(written, column) for column in range(5)]
+    assert f"{check.wrong} still hold what was there before the launch" in failure.reason
+
+
+def test_inputs_are_themselves_again_after_a_trial_that_damaged_one(gpu):
+    gemm(gpu, dims=LARGE)
+    before = gpu.measure(act("right")).check
+    assert "wrote into its input A" in gpu.failure(act("into_input")).reason
+    assert gpu.measure(act("right")).check == before
+
+
+def test_a_candidate_above_the_limit_is_verified_and_sampled_a_few_times(gpu):
+    gemm(gpu, dims={"M": 1024, "N": 1024, "K": 1024})
+    whole = gpu.measure(act("right"), MeasureProtocol(min_samples=10)).timing
+    limit_ms = summary(whole.samples_ms).median / 2
+    outcome = gpu.measure(act("right"), MeasureProtocol(min_samples=10, stop_above_ms=limit_ms))
+    assert outcome.check.passed
+    assert 2 <= len(outcome.timing.samples_ms) <= 5, outcome.timing
+    assert "stopped early: at least" in outcome.timing.note
+    assert gpu.failure(act("one_nan"), MeasureProtocol(stop_above_ms=limit_ms)).status is Status.WRONG_RESULT
+
+
+def test_a_trial_tells_where_its_time_went(gpu):
+    phases = gemm(gpu).measure(act("right")).phases_s
+    assert set(phases) == {"load", "verify", "warmup", "measure", "finish"}
+    assert all(0 < seconds < 10 for seconds in phases.values()), phases
+
+
 def test_printed_results_are_no_results(gpu):
     assert gemm(gpu).measure(act("prints")).check.checked == SHAPE["M"] * SHAPE["N"]
 
@@ -338,14 +388,34 @@ def test_a_missing_kernel_names_those_there_are(gpu):
     assert "gemm<" in caught.value.reason
 
 
-def test_memory_stays_flat_over_many_trials(gpu):
-    used = []
-    for n in range(40):
-        outcome = gemm(gpu).measure(act("right"))
-        assert outcome.check.passed
-        if n % 10 == 9:
-            used.append(_memory_used(gpu))
-    assert max(used) - min(used) < 8
+def test_memory_stays_flat_over_hundreds_of_trials(gpu):
+    """Every trial loads its module anew; every tenth is wrong, every hundredth damages an input."""
+    gemm(gpu, dims={"M": 64, "N": 64, "K": 64})
+    acts = ["into_input" if n % 100 == 99 else "nothing" if n % 10 == 9 else "right" for n in range(300)]
+    for name in ("right", "nothing", "into_input"):
+        _outcome_of(gpu, name)
+    device_mib, host_kib = [_memory_used(gpu)], [_resident_kib(gpu)]
+    for n, name in enumerate(acts, start=1):
+        assert _outcome_of(gpu, name) == (name == "right"), f"trial {n}: {name}"
+        if n % 100 == 0:
+            device_mib.append(_memory_used(gpu))
+            host_kib.append(_resident_kib(gpu))
+    assert max(device_mib) - device_mib[0] < 8, f"MiB of the device after each hundred: {device_mib}"
+    assert host_kib[-1] - host_kib[1] < 4096, f"KiB resident after each hundred: {host_kib}"
+
+
+def _outcome_of(gpu: Gpu, name: str) -> bool:
+    """Whether a trial passed."""
+    try:
+        return gpu.measure(act(name)).check.passed
+    except TrialFailed:
+        return False
+
+
+def _resident_kib(gpu: Gpu) -> int:
+    """Of the worker process."""
+    status = Path(f"/proc/{gpu.worker._child.pid}/status").read_text()
+    return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmRSS")))
 
 
 def _memory_used(gpu: Gpu) -> int:

@@ -74,14 +74,15 @@ inline void fill_fragment(fragment<Use, M, N, K, T, Layout>& f, const V& value) 
   for (auto& element : f.x) element = value;
 }
 
+// Rounded to nearest, ties away from zero, as the instruction does (cvt.rna.tf32.f32).
 inline float __float_to_tf32(float x) {
-  const unsigned all = simt::bits<unsigned>(x);
-  return simt::bits<float>((all + 0x0fffu + (all >> 13 & 1)) & 0xffffe000u);
+  return x == x ? simt::bits<float>((simt::bits<unsigned>(x) + 0x1000u) & 0xffffe000u) : x;
 }
 
 // Calls visit(element, offset in memory) for each element of the calling lane.
 template <class Fragment, class Visit>
-inline void each_element(unsigned stride, bool row_major_layout, Visit visit) {
+SIMT_INLINE void each_element(unsigned stride, bool row_major_layout, Visit visit) {
+  SIMT_HERE();
   simt_sync_lanes(0xffffffffu, nullptr, nullptr);
   const int first = static_cast<int>(simt_thread->lane) * Fragment::num_elements;
   for (int i = 0; i < Fragment::num_elements; ++i) {
@@ -100,23 +101,23 @@ template <> struct IsRowMajor<col_major> {
 };
 
 template <class Use, int M, int N, int K, class T, class Layout, class E>
-inline void load_matrix_sync(fragment<Use, M, N, K, T, Layout>& f, const E* memory, unsigned stride) {
+SIMT_INLINE void load_matrix_sync(fragment<Use, M, N, K, T, Layout>& f, const E* memory, unsigned stride) {
   each_element<fragment<Use, M, N, K, T, Layout>>(stride, IsRowMajor<Layout>::value,
-                                                  [&](int i, size_t at) { f.x[i] = memory[at]; });
+                                                  [&](int i, size_t at) SIMT_PART { f.x[i] = memory[at]; });
 }
 
 template <int M, int N, int K, class T>
-inline void load_matrix_sync(fragment<accumulator, M, N, K, T>& f, const T* memory, unsigned stride,
+SIMT_INLINE void load_matrix_sync(fragment<accumulator, M, N, K, T>& f, const T* memory, unsigned stride,
                              layout_t layout) {
   each_element<fragment<accumulator, M, N, K, T>>(stride, layout == mem_row_major,
-                                                  [&](int i, size_t at) { f.x[i] = memory[at]; });
+                                                  [&](int i, size_t at) SIMT_PART { f.x[i] = memory[at]; });
 }
 
 template <int M, int N, int K, class T>
-inline void store_matrix_sync(T* memory, const fragment<accumulator, M, N, K, T>& f, unsigned stride,
+SIMT_INLINE void store_matrix_sync(T* memory, const fragment<accumulator, M, N, K, T>& f, unsigned stride,
                               layout_t layout) {
   each_element<fragment<accumulator, M, N, K, T>>(stride, layout == mem_row_major,
-                                                  [&](int i, size_t at) { memory[at] = f.x[i]; });
+                                                  [&](int i, size_t at) SIMT_PART { memory[at] = f.x[i]; });
 }
 
 template <int M, int N, int K, class TA, class TB, class TC, class TD> struct Product {
@@ -125,7 +126,7 @@ template <int M, int N, int K, class TA, class TB, class TC, class TD> struct Pr
   const TC* c;
   TD* d;
 
-  static void combine(void* const* payloads, unsigned) {
+  SIMT_UNCHECKED static void combine(void* const* payloads, unsigned) {
     using Factor = typename Traits<TA>::Factor;
     using Sum = typename Traits<TC>::Factor;
     Factor a[M * K], b[K * N];
@@ -149,12 +150,13 @@ template <int M, int N, int K, class TA, class TB, class TC, class TD> struct Pr
 };
 
 template <int M, int N, int K, class TA, class LA, class TB, class LB, class TC, class TD>
-inline void mma_sync(fragment<accumulator, M, N, K, TD>& d, const fragment<matrix_a, M, N, K, TA, LA>& a,
+SIMT_INLINE void mma_sync(fragment<accumulator, M, N, K, TD>& d, const fragment<matrix_a, M, N, K, TA, LA>& a,
                      const fragment<matrix_b, M, N, K, TB, LB>& b,
                      const fragment<accumulator, M, N, K, TC>& c, bool saturate = false) {
   (void)saturate;
   TD result[M * N / 32];
   Product<M, N, K, TA, TB, TC, TD> payload{a.x, b.x, c.x, result};
+  SIMT_HERE();
   simt_sync_lanes(0xffffffffu, &payload, &Product<M, N, K, TA, TB, TC, TD>::combine);
   for (int i = 0; i < M * N / 32; ++i) d.x[i] = result[i];
 }

@@ -52,6 +52,7 @@ void* next_context(Worker& w) { return next(w); }
 
 // All threads that have not exited are waiting, so nobody is ready.
 static __attribute__((noinline)) void open_barrier(Worker& w) {
+  if (unlikely(launch.findings != nullptr)) check_barrier_opens(w);
   if (w.live != w.size) note_hazard(w.barrier_line, 0, w.size - w.live);
   if (launch.request.order == kShuffled) {
     for (unsigned i = w.waiting_count; i > 1; --i) exchange(w.waiting[i - 1], w.waiting[random_below(w, i)]);
@@ -69,12 +70,14 @@ static __attribute__((noinline)) void open_barrier(Worker& w) {
 }
 
 static __attribute__((noinline, cold)) void arrive_elsewhere(Worker& w, int line) {
+  if (w.waiting_count && launch.findings) check_barriers_differ(w);
   if (w.waiting_count) note_hazard(line, w.barrier_line, 0);
   w.barrier_line = line;
 }
 
 extern "C" __attribute__((visibility("hidden"))) void* simt_policy_block(void* context, int line) {
   Worker& w = worker;
+  if (unlikely(launch.findings != nullptr)) check_thread_arrives(simt_thread, line);
   if (unlikely(line != w.barrier_line)) arrive_elsewhere(w, line);
   w.waiting[w.waiting_count++] = {context, simt_thread};
   if (unlikely(w.waiting_count == w.live)) open_barrier(w);
@@ -83,6 +86,7 @@ extern "C" __attribute__((visibility("hidden"))) void* simt_policy_block(void* c
 
 static void end_thread(Worker& w) {
   Thread* thread = simt_thread;
+  if (launch.findings) check_thread_ends(thread);
   if (w.copies) finish_copies(w, thread);
   --w.live;
   leave_warp(w, thread);
@@ -153,6 +157,7 @@ void run_block(uint64_t ordinal) {
   w.started = 0;
   w.barrier_line = 0;
   fill_shared(w);
+  if (launch.findings) check_block_begins();
   for (unsigned i = 0; i * kWarpSize < w.size; ++i) {
     const unsigned lanes = w.size - i * kWarpSize;
     w.warps[i].live = lanes >= kWarpSize ? ~0u : (1u << lanes) - 1;
@@ -168,7 +173,7 @@ void run_block(uint64_t ordinal) {
   w.switches += w.head;
   w.head = w.tail = 0;
   simt_thread = nullptr;
-  check_dynamic_shared(w);
+  if (!launch.findings) check_dynamic_shared(w);
 }
 
 }  // namespace simt

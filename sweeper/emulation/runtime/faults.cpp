@@ -43,6 +43,12 @@ void fail(const Failure& failure, const char* format, ...) {
   failing = true;
   Report& report = *launch.report;
   const uint64_t ordinal = worker.ordinal;
+  va_list arguments;
+  va_start(arguments, format);
+  char text[kTextBytes];
+  vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  if (launch.findings && !failure.noted) check_failure(failure, text);
   lock_report();
   if (report.state != State::kFailed || ordinal < report.ordinal) {
     report.state = State::kFailed;
@@ -59,10 +65,7 @@ void fail(const Failure& failure, const char* format, ...) {
     }
     const uint3 b = simt_block.index;
     report.block[0] = b.x, report.block[1] = b.y, report.block[2] = b.z;
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(report.text, sizeof report.text, format, arguments);
-    va_end(arguments);
+    memcpy(report.text, text, sizeof text);
   }
   unlock_report();
   launch.stop_after.lower(ordinal);
@@ -73,7 +76,7 @@ void fail(const Failure& failure, const char* format, ...) {
 void fail(const Failure& failure) { fail(failure, "%s", ""); }
 
 void note_hazard(int line, int other_line, unsigned exited) {
-  if (launch.request.strict) {
+  if (launch.request.strict && !launch.findings) {
     const Failure failure{Kind::kBarrier, Access::kUnknown, kNowhere, 0, line};
     if (exited)
       fail(failure, "__syncthreads() in line %d after %u threads of the block have exited", line, exited);
@@ -100,22 +103,40 @@ static Access access_of(const ucontext_t* context) {
 #endif
 }
 
+// Just behind the instruction that was interrupted, as a return address would be.
+static const void* code_of(const ucontext_t* context) {
+#if defined(__x86_64__)
+  return reinterpret_cast<const char*>(context->uc_mcontext.gregs[REG_RIP]) + 1;
+#elif defined(__aarch64__)
+  return reinterpret_cast<const char*>(context->uc_mcontext.pc) + 1;
+#else
+  (void)context;
+  return nullptr;
+#endif
+}
+
+[[noreturn]] static void fail_at(Failure failure, const void* code, const char* text = "") {
+  failure.code = code;
+  fail(failure, "%s", text);
+}
+
 static void on_signal(int signal, siginfo_t* info, void* context) {
   if (!simt_thread) fail({Kind::kInternal}, "signal %d outside the kernel", signal);
-  if (signal == SIGFPE) fail({Kind::kArithmetic});
+  const void* code = code_of(static_cast<ucontext_t*>(context));
+  if (signal == SIGFPE) fail_at({Kind::kArithmetic}, code);
   if (signal == SIGILL) fail({Kind::kIllegalInstruction});
-  if (signal == SIGTRAP) fail({Kind::kTrap}, "a trap instruction");
+  if (signal == SIGTRAP) fail_at({Kind::kTrap}, code, "a trap instruction");
   if (signal == SIGABRT)
     fail({Kind::kInternal}, "the C library ended the kernel: memory of the process is damaged");
   const char* address = static_cast<const char*>(info->si_addr);
   // No address means a general protection fault: on x86-64 an aligned vector access that is not, or an
   // address outside what the processor can form.
-  if (signal == SIGSEGV && info->si_code == SI_KERNEL) fail({Kind::kMisaligned});
+  if (signal == SIGSEGV && info->si_code == SI_KERNEL) fail_at({Kind::kMisaligned}, code);
   if (in_stack_guard(address)) fail({Kind::kLocalMemory}, "%zu", launch.request.stack_bytes);
   Failure failure{Kind::kIllegalAddress, access_of(static_cast<ucontext_t*>(context))};
   failure.region = locate(address, &failure.offset);
-  if (signal == SIGBUS) fail({Kind::kMisaligned});
-  fail(failure);
+  if (signal == SIGBUS) fail_at({Kind::kMisaligned}, code);
+  fail_at(failure, code);
 }
 
 void watch_signals_of_this_thread() {
@@ -144,7 +165,7 @@ static const char* base_name(const char* file) {
 }  // namespace simt
 
 extern "C" void simt_trap(const char* what, const char* file, int line) {
-  simt::fail({simt::Kind::kTrap, simt::Access::kUnknown, simt::kNowhere, 0, line}, "%s at %s:%d", what,
+  simt::fail({simt::Kind::kTrap, simt::Access::kUnknown, simt::kNowhere, 0, line, file}, "%s at %s:%d", what,
              simt::base_name(file), line);
 }
 
@@ -153,7 +174,7 @@ extern "C" __attribute__((visibility("default"), noreturn)) void __assert_fail(c
                                                                                const char* file,
                                                                                unsigned line,
                                                                                const char*) noexcept {
-  simt::fail({simt::Kind::kAssertion, simt::Access::kUnknown, simt::kNowhere, 0, static_cast<int>(line)},
+  simt::fail({simt::Kind::kAssertion, simt::Access::kUnknown, simt::kNowhere, 0, static_cast<int>(line), file},
              "%s at %s:%u", condition, simt::base_name(file), line);
 }
 

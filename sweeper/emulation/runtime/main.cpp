@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "runtime.h"
+#include "check.h"
 #include "supervise.h"
 
 namespace simt {
@@ -26,6 +26,8 @@ static const Module* load_module() {
     fail({Kind::kModule}, "it has %u kernels, number %u was asked for", module->kernel_count,
          launch.request.kernel);
   }
+  if (module->checked != launch.request.checked)
+    fail({Kind::kModule}, "it was built %s checks", module->checked ? "with" : "without");
   launch.kernel = module->kernels + launch.request.kernel;
   return module;
 }
@@ -75,29 +77,52 @@ static void check_argument(size_t index, const Parameter& p, const ArgumentReque
   }
 }
 
+constexpr size_t kSlot = 128;
+
+static size_t slot_bytes(const ArgumentRequest& a) {
+  const size_t bytes = a.buffer >= 0 ? sizeof(void*) : a.bytes;
+  return (bytes + kSlot - 1) / kSlot * kSlot;
+}
+
 static void prepare_arguments() {
   Request& request = launch.request;
   if (request.argument_count != launch.kernel->parameter_count) {
     fail({Kind::kArgument}, "the kernel takes %u arguments, given are %zu", launch.kernel->parameter_count,
          request.argument_count);
   }
-  launch.arguments = static_cast<void**>(calloc(request.argument_count + 1, sizeof(void*)));
+  // One piece of memory: the addresses, then the values, each with room for any alignment.
+  const size_t addresses = (request.argument_count * sizeof(void*) + kSlot - 1) / kSlot * kSlot + kSlot;
+  size_t bytes = addresses;
+  for (size_t i = 0; i < request.argument_count; ++i) bytes += slot_bytes(request.arguments[i]);
+  char* all = static_cast<char*>(aligned_alloc(kSlot, bytes));
+  launch.arguments = reinterpret_cast<void**>(all);
+  if (launch.findings) check_maps_arguments(all, all + bytes);
+  char* slot = all + addresses;
   for (size_t i = 0; i < request.argument_count; ++i) {
     ArgumentRequest& a = request.arguments[i];
     check_argument(i, launch.kernel->parameters[i], a);
-    const void* source = a.value;
-    size_t bytes = a.bytes;
-    if (a.buffer >= 0) source = &request.buffers[static_cast<size_t>(a.buffer)].data, bytes = sizeof(void*);
-    void* slot = aligned_alloc(128, (bytes + 127) / 128 * 128);
-    memcpy(slot, source, bytes);
+    if (a.buffer >= 0) {
+      memcpy(slot, &request.buffers[static_cast<size_t>(a.buffer)].data, sizeof(void*));
+    } else {
+      memcpy(slot, a.value, a.bytes);
+    }
     launch.arguments[i] = slot;
+    slot += slot_bytes(a);
   }
+}
+
+static void map_findings() {
+  if (!launch.request.checked) return;
+  void* pages = mmap(nullptr, sizeof(Findings), PROT_READ | PROT_WRITE, MAP_SHARED, launch.request.findings, 0);
+  if (pages == MAP_FAILED) fail({Kind::kInternal}, "no memory for findings");
+  launch.findings = static_cast<Findings*>(pages);
 }
 
 static void* work(void* module) {
   watch_signals_of_this_thread();
   start_worker();
   map_shared(worker, static_cast<const Module*>(module));
+  if (launch.findings) check_maps_shared(worker);
   for (;;) {
     const uint64_t ordinal = launch.next.add(1);
     if (ordinal >= launch.request.block_count || ordinal > launch.stop_after.load()) break;
@@ -142,7 +167,9 @@ int main(int count, char** values) {
   watch_signals();
   read_request(atoi(values[1]), launch.request);
   map_buffers(launch.request);
+  map_findings();
   const Module* module = load_module();
+  if (launch.findings) check_maps_module(module);
   prepare_arguments();
   const uint64_t before = cpu_ns();
   run_workers(module);

@@ -127,6 +127,10 @@ int32_t locate(const char* address, int64_t* offset) {
     *offset = address - simt_dynamic_shared;
     return kDynamicShared;
   }
+  if (address >= worker.static_shared && address < worker.static_shared + worker.static_shared_bytes) {
+    *offset = address - worker.static_shared;
+    return kStaticShared;
+  }
   *offset = reinterpret_cast<int64_t>(address);
   return reinterpret_cast<uintptr_t>(address) < 65536 ? kNull : kNowhere;
 }

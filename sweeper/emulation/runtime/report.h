@@ -30,6 +30,9 @@ enum class Access : uint32_t { kUnknown = 0, kRead = 1, kWrite = 2 };
 constexpr int32_t kNowhere = -1;
 constexpr int32_t kDynamicShared = -2;
 constexpr int32_t kNull = -3;
+constexpr int32_t kStaticShared = -4;
+constexpr int32_t kNoMemory = -5;
+constexpr int32_t kDevice = -6;  // __device__ variables, by their address in the module
 
 constexpr uint32_t kTextBytes = 480;
 constexpr uint32_t kPrintedBytes = 1 << 16;

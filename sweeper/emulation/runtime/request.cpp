@@ -55,6 +55,14 @@ static bool read_blocks(Request& r, const char* rest) {
   return list != MAP_FAILED;
 }
 
+static bool read_variable(VariableRequest*& all, size_t& count, const char* rest, bool guard = false) {
+  if (!all) all = static_cast<VariableRequest*>(calloc(kMaxVariables, sizeof *all));
+  if (count == kMaxVariables) return false;
+  VariableRequest& v = all[count++];
+  v.guard = guard;
+  return sscanf(rest, "%zu %zu", &v.offset, &v.bytes) == 2;
+}
+
 static bool read_three(const char* rest, unsigned (&sizes)[3]) {
   return sscanf(rest, "%u %u %u", &sizes[0], &sizes[1], &sizes[2]) == 3;
 }
@@ -72,6 +80,10 @@ static bool read_line(Request& r, const char* key, const char* rest) {
   if (is("seed")) return sscanf(rest, "%" SCNu64, &r.seed) == 1;
   if (is("workers")) return sscanf(rest, "%u", &r.workers) == 1;
   if (is("strict")) return r.strict = rest[0] == '1', true;
+  if (is("checked")) return r.checked = sscanf(rest, "%d", &r.findings) == 1;
+  if (is("variable")) return read_variable(r.variables, r.variable_count, rest);
+  if (is("guard")) return read_variable(r.variables, r.variable_count, rest, true);
+  if (is("device")) return read_variable(r.devices, r.device_count, rest);
   if (is("buffer")) return read_buffer(r, rest);
   if (is("array")) return read_array(r, rest);
   if (is("scalar")) return read_scalar(r, rest);

@@ -100,6 +100,14 @@ struct ArgumentRequest {
   unsigned char* value;
 };
 
+// A variable in static shared memory, whose bytes are counted from its start.
+struct VariableRequest {
+  size_t offset, bytes;
+  bool guard;  // the compiler's own
+};
+
+constexpr size_t kMaxVariables = 4096;
+
 struct Request {
   char module[4096];
   unsigned kernel;
@@ -115,6 +123,12 @@ struct Request {
   size_t argument_count;
   const uint64_t* blocks;  // linear indices, or null for all of them
   uint64_t block_count;
+  int findings;  // descriptor of where a checked launch lists what it finds
+  bool checked;
+  VariableRequest* variables;
+  size_t variable_count;
+  VariableRequest* devices;  // __device__ variables, whose offsets are the module's
+  size_t device_count;
 };
 
 // A variable of all workers. The launcher does without the C++ library, which would be loaded at every
@@ -132,9 +146,12 @@ template <class T> struct Shared {
   }
 };
 
+struct Findings;
+
 struct Launch {
   Request request;
   Report* report;
+  Findings* findings;  // of a checked launch, else null
   const Kernel* kernel;
   void** arguments;
   Shared<uint64_t> next;        // block to begin
@@ -182,12 +199,30 @@ struct Failure {
   int32_t region = kNowhere;
   int64_t offset = 0;
   int line = 0;
+  const char* file = "";
+  const void* code = nullptr;  // where in the module, where that is known
+  bool noted = false;          // among the findings already
 };
 [[noreturn]] void fail(const Failure& failure);
 [[noreturn]] void fail(const Failure& failure, const char* format, ...) __attribute__((format(printf, 2, 3)));
 void note_hazard(int line, int other_line, unsigned exited);
 [[noreturn]] void worker_ends();
 void workers_wait(unsigned count);
+
+// check_*.cpp: called where `launch.findings` is not null
+void check_maps_module(const Module* module);
+void check_maps_arguments(const void* begin, const void* end);
+void check_maps_shared(Worker& w);
+void check_block_begins();
+void check_thread_arrives(const Thread* thread, int line);
+void check_barriers_differ(Worker& w);
+void check_barrier_opens(Worker& w);
+void check_thread_ends(const Thread* thread);
+void check_lanes_met(unsigned warp, unsigned lanes);
+void check_copy_begins(void* destination, const void* source, unsigned bytes, unsigned zero_bytes,
+                       const void* code);
+void check_copies_end(const Copy* copies, unsigned count);
+void check_failure(const Failure& failure, const char* text);
 
 inline bool likely(bool condition) { return __builtin_expect(condition, true); }
 inline bool unlikely(bool condition) { return __builtin_expect(condition, false); }

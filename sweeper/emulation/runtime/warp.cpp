@@ -7,6 +7,7 @@ namespace simt {
 
 static void finish_meeting(Worker& w, Warp& warp, Meeting& meeting) {
   const unsigned lanes = meeting.arrived;
+  if (launch.findings) check_lanes_met(static_cast<unsigned>(&warp - w.warps), lanes);
   if (meeting.combine) meeting.combine(warp.payload, lanes);
   for (unsigned left = lanes; left;) {
     const unsigned lane = launch.request.order == kReverse ? 31u - static_cast<unsigned>(__builtin_clz(left))

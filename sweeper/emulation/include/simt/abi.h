@@ -8,7 +8,7 @@
 
 namespace simt {
 
-constexpr uint32_t kAbi = 1;
+constexpr uint32_t kAbi = 2;
 constexpr unsigned kWarpSize = 32;
 constexpr unsigned kMaxThreads = 1024;
 
@@ -47,13 +47,17 @@ struct Module {
   uint32_t abi;
   uint32_t kernel_count;
   const Kernel* kernels;
+  bool checked;  // compiled to tell of its accesses
 };
 
 }  // namespace simt
 
 // The launcher's own variables and functions. They never take part in symbol interposition and are there
 // before any module is loaded, which allows the shortest way to each.
-#if defined(__clang__)
+#if defined(__clang__) && defined(__SWEEPER_CHECKED__)
+// Two calls on two lines stay two.
+#define SIMT_FUNCTION extern "C" __attribute__((visibility("default"), nomerge))
+#elif defined(__clang__)
 #define SIMT_FUNCTION extern "C" __attribute__((visibility("default")))
 #else
 #define SIMT_FUNCTION extern "C" __attribute__((visibility("default"), noplt))
@@ -69,10 +73,14 @@ SIMT_FUNCTION unsigned simt_sync_block_count(int line, int predicate, unsigned* 
 SIMT_FUNCTION void simt_sync_lanes(unsigned mask, void* payload, simt::Combine combine);
 SIMT_FUNCTION void simt_gather_lanes(int line, unsigned* lanes);
 SIMT_FUNCTION void simt_yield();
+// What only checked modules say: that the caller is about to wait, and that a lane reads what no lane sends.
+SIMT_FUNCTION void simt_here();
+SIMT_FUNCTION void simt_reads_nobody(unsigned lane, unsigned source);
 SIMT_FUNCTION void simt_copy_async(void* destination, const void* source, unsigned bytes,
                                    unsigned zero_bytes);
 SIMT_FUNCTION void simt_copy_commit();
 SIMT_FUNCTION void simt_copy_wait(unsigned groups_left);
+SIMT_FUNCTION void simt_need_alignment(const void* address, unsigned bytes);
 SIMT_FUNCTION int simt_print(const char* format, ...) __attribute__((format(printf, 1, 2)));
 SIMT_FUNCTION void simt_trap(const char* what, const char* file, int line) __attribute__((noreturn, cold));
 SIMT_FUNCTION long long simt_clock();

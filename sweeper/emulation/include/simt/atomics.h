@@ -2,12 +2,13 @@
 // host's own atomics; relaxed, as CUDA's are.
 #pragma once
 #include "abi.h"
+#include "keywords.h"
 
 namespace simt {
 
 // Replaces *address by change(*address), whatever the size of T; returns what was there.
 template <class T, class Change>
-inline T atomic_update(T* address, Change change) {
+SIMT_INLINE T atomic_update(T* address, Change change) {
   T old, next;
   __atomic_load(address, &old, __ATOMIC_RELAXED);
   do {
@@ -17,7 +18,7 @@ inline T atomic_update(T* address, Change change) {
 }
 
 template <class T>
-inline T atomic_exchange(T* address, T value) {
+SIMT_INLINE T atomic_exchange(T* address, T value) {
   T old;
   __atomic_exchange(address, &value, &old, __ATOMIC_RELAXED);
   return old;
@@ -25,7 +26,7 @@ inline T atomic_exchange(T* address, T value) {
 
 // A failed exchange lets another thread of the block run: it may be the one that holds the lock.
 template <class T>
-inline T atomic_compare_exchange(T* address, T expected, T value) {
+SIMT_INLINE T atomic_compare_exchange(T* address, T expected, T value) {
   if (!__atomic_compare_exchange(address, &expected, &value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) simt_yield();
   return expected;
 }
@@ -33,19 +34,19 @@ inline T atomic_compare_exchange(T* address, T expected, T value) {
 }  // namespace simt
 
 #define SIMT_ATOMIC(name, type, expression)                                          \
-  inline type name(type* address, type value) {                                      \
+  SIMT_INLINE type name(type* address, type value) {                                      \
     return simt::atomic_update(address, [value](type old) -> type { return expression; }); \
   }                                                                                  \
-  inline type name##_block(type* address, type value) { return name(address, value); } \
-  inline type name##_system(type* address, type value) { return name(address, value); }
+  SIMT_INLINE type name##_block(type* address, type value) { return name(address, value); } \
+  SIMT_INLINE type name##_system(type* address, type value) { return name(address, value); }
 
 #define SIMT_ATOMIC_FETCH(name, builtin, type)                                       \
-  inline type name(type* address, type value) { return builtin(address, value, __ATOMIC_RELAXED); } \
-  inline type name##_block(type* address, type value) { return name(address, value); } \
-  inline type name##_system(type* address, type value) { return name(address, value); }
+  SIMT_INLINE type name(type* address, type value) { return builtin(address, value, __ATOMIC_RELAXED); } \
+  SIMT_INLINE type name##_block(type* address, type value) { return name(address, value); } \
+  SIMT_INLINE type name##_system(type* address, type value) { return name(address, value); }
 
 #define SIMT_ATOMIC_EXCHANGE(type)                                                   \
-  inline type atomicExch(type* address, type value) { return simt::atomic_exchange(address, value); }
+  SIMT_INLINE type atomicExch(type* address, type value) { return simt::atomic_exchange(address, value); }
 
 #define SIMT_ATOMIC_INTEGER(type)                                                    \
   SIMT_ATOMIC_FETCH(atomicAdd, __atomic_fetch_add, type)                             \
@@ -56,7 +57,7 @@ inline T atomic_compare_exchange(T* address, T expected, T value) {
   SIMT_ATOMIC(atomicMin, type, value < old ? value : old)                            \
   SIMT_ATOMIC(atomicMax, type, old < value ? value : old)                            \
   SIMT_ATOMIC_EXCHANGE(type)                                                         \
-  inline type atomicCAS(type* address, type expected, type value) {                  \
+  SIMT_INLINE type atomicCAS(type* address, type expected, type value) {                  \
     return simt::atomic_compare_exchange(address, expected, value);                  \
   }
 
@@ -70,7 +71,7 @@ SIMT_ATOMIC(atomicDec, unsigned int, old == 0 || old > value ? value : old - 1)
 SIMT_ATOMIC(atomicAdd, float, old + value)
 SIMT_ATOMIC(atomicAdd, double, old + value)
 SIMT_ATOMIC_EXCHANGE(float)
-inline unsigned short atomicCAS(unsigned short* address, unsigned short expected, unsigned short value) {
+SIMT_INLINE unsigned short atomicCAS(unsigned short* address, unsigned short expected, unsigned short value) {
   return simt::atomic_compare_exchange(address, expected, value);
 }
 #undef SIMT_ATOMIC_INTEGER

@@ -2,6 +2,7 @@
 // arguments by address, and what its parameters are. Preprocessing is over by then: no macros here.
 #pragma once
 #include "abi.h"
+#include "keywords.h"
 
 namespace simt {
 
@@ -87,10 +88,10 @@ template <class... Arguments, void (*Function)(Arguments...)> struct Entry<Funct
   static constexpr Parameter parameters[sizeof...(Arguments) + 1] = {Describe<Arguments>::parameter...,
                                                                      Parameter{}};
 
-  template <unsigned... I> static void call(void* const* arguments, Indices<I...>) {
+  template <unsigned... I> SIMT_UNCHECKED static void call(void* const* arguments, Indices<I...>) {
     Function(*static_cast<typename Plain<Arguments>::type*>(arguments[I])...);
   }
-  static void run(void* const* arguments) {
+  SIMT_UNCHECKED static void run(void* const* arguments) {
     call(arguments, typename Counting<sizeof...(Arguments)>::type{});
   }
   static constexpr Kernel kernel() { return {&run, parameters, sizeof...(Arguments)}; }

@@ -211,7 +211,10 @@ inline int __mul24(int a, int b) {
   return static_cast<int>(static_cast<unsigned>(a << 8 >> 8) * static_cast<unsigned>(b << 8 >> 8));
 }
 inline unsigned __umul24(unsigned a, unsigned b) { return (a & 0xffffffu) * (b & 0xffffffu); }
-inline unsigned __sad(int a, int b, unsigned sum) { return sum + static_cast<unsigned>(a < b ? b - a : a - b); }
+inline unsigned __sad(int a, int b, unsigned sum) {
+  const unsigned difference = static_cast<unsigned>(a) - static_cast<unsigned>(b);
+  return sum + (a < b ? 0u - difference : difference);
+}
 inline unsigned __funnelshift_l(unsigned low, unsigned high, unsigned shift) {
   return static_cast<unsigned>(((static_cast<unsigned long long>(high) << 32 | low) << (shift & 31)) >> 32);
 }
@@ -230,8 +233,10 @@ inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
   return result;
 }
 inline int __dp4a(int a, int b, int sum) {
-  for (int i = 0; i < 32; i += 8) sum += static_cast<signed char>(a >> i) * static_cast<signed char>(b >> i);
-  return sum;
+  unsigned total = static_cast<unsigned>(sum);
+  for (int i = 0; i < 32; i += 8)
+    total += static_cast<unsigned>(static_cast<signed char>(a >> i) * static_cast<signed char>(b >> i));
+  return static_cast<int>(total);
 }
 inline unsigned __dp4a(unsigned a, unsigned b, unsigned sum) {
   for (int i = 0; i < 32; i += 8) sum += (a >> i & 0xff) * (b >> i & 0xff);

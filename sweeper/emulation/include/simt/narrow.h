@@ -4,6 +4,7 @@
 #pragma once
 #include "abi.h"
 #include "atomics.h"
+#include "keywords.h"
 #include "math.h"
 
 namespace simt {
@@ -66,9 +67,9 @@ struct Narrow {
   Narrow(long long value) : Narrow(static_cast<float>(value)) {}
   Narrow(unsigned long long value) : Narrow(static_cast<float>(value)) {}
 
-  operator float() const { return Format::widen(storage); }
-  float value() const { return Format::widen(storage); }
-  uint16_t raw() const { return bits<uint16_t>(storage); }
+  SIMT_INLINE operator float() const { return Format::widen(storage); }
+  SIMT_INLINE float value() const { return Format::widen(storage); }
+  SIMT_INLINE uint16_t raw() const { return bits<uint16_t>(storage); }
   static Narrow from_raw(uint16_t raw) {
     Narrow result;
     result.storage = bits<typename Format::Storage>(raw);
@@ -87,12 +88,12 @@ struct Narrow {
   friend bool operator>(Narrow a, Narrow b) { return a.value() > b.value(); }
   friend bool operator<=(Narrow a, Narrow b) { return a.value() <= b.value(); }
   friend bool operator>=(Narrow a, Narrow b) { return a.value() >= b.value(); }
-  Narrow& operator+=(Narrow b) { return *this = *this + b; }
-  Narrow& operator-=(Narrow b) { return *this = *this - b; }
-  Narrow& operator*=(Narrow b) { return *this = *this * b; }
-  Narrow& operator/=(Narrow b) { return *this = *this / b; }
-  Narrow& operator++() { return *this += Narrow(1.0f); }
-  Narrow& operator--() { return *this -= Narrow(1.0f); }
+  SIMT_INLINE Narrow& operator+=(Narrow b) { return *this = *this + b; }
+  SIMT_INLINE Narrow& operator-=(Narrow b) { return *this = *this - b; }
+  SIMT_INLINE Narrow& operator*=(Narrow b) { return *this = *this * b; }
+  SIMT_INLINE Narrow& operator/=(Narrow b) { return *this = *this / b; }
+  SIMT_INLINE Narrow& operator++() { return *this += Narrow(1.0f); }
+  SIMT_INLINE Narrow& operator--() { return *this -= Narrow(1.0f); }
 
   friend Narrow __hadd(Narrow a, Narrow b) { return a + b; }
   friend Narrow __hsub(Narrow a, Narrow b) { return a - b; }
@@ -132,7 +133,7 @@ struct Narrow {
   friend Narrow htrunc(Narrow a) { return __builtin_truncf(a.value()); }
   friend Narrow hrint(Narrow a) { return __builtin_rintf(a.value()); }
 
-  friend Narrow atomicAdd(Narrow* address, Narrow value) {
+  friend SIMT_INLINE Narrow atomicAdd(Narrow* address, Narrow value) {
     return atomic_update(address, [value](Narrow old) { return old + value; });
   }
 };
@@ -153,9 +154,9 @@ struct __attribute__((aligned(4))) Pair {
   friend Pair operator-(Pair a) { return {-a.x, -a.y}; }
   friend bool operator==(Pair a, Pair b) { return a.x == b.x && a.y == b.y; }
   friend bool operator!=(Pair a, Pair b) { return a.x != b.x && a.y != b.y; }
-  Pair& operator+=(Pair b) { return *this = *this + b; }
-  Pair& operator-=(Pair b) { return *this = *this - b; }
-  Pair& operator*=(Pair b) { return *this = *this * b; }
+  SIMT_INLINE Pair& operator+=(Pair b) { return *this = *this + b; }
+  SIMT_INLINE Pair& operator-=(Pair b) { return *this = *this - b; }
+  SIMT_INLINE Pair& operator*=(Pair b) { return *this = *this * b; }
 
   friend Pair __hadd2(Pair a, Pair b) { return a + b; }
   friend Pair __hsub2(Pair a, Pair b) { return a - b; }
@@ -173,7 +174,7 @@ struct __attribute__((aligned(4))) Pair {
   friend Pair h2exp(Pair a) { return {hexp(a.x), hexp(a.y)}; }
   friend Pair h2log(Pair a) { return {hlog(a.x), hlog(a.y)}; }
 
-  friend Pair atomicAdd(Pair* address, Pair value) {
+  friend SIMT_INLINE Pair atomicAdd(Pair* address, Pair value) {
     return atomic_update(address, [value](Pair old) { return old + value; });
   }
 };

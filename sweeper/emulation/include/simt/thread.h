@@ -9,10 +9,10 @@
 constexpr int warpSize = simt::kWarpSize;
 
 // Macros, because a barrier is reported by its line.
-#define __syncthreads() simt_sync_block(__LINE__)
-#define __syncthreads_count(predicate) simt::sync_block_count(__LINE__, (predicate) != 0)
-#define __syncthreads_and(predicate) simt::sync_block_and(__LINE__, (predicate) != 0)
-#define __syncthreads_or(predicate) simt::sync_block_or(__LINE__, (predicate) != 0)
+#define __syncthreads() (SIMT_HERE(), simt_sync_block(__LINE__))
+#define __syncthreads_count(predicate) (SIMT_HERE(), simt::sync_block_count(__LINE__, (predicate) != 0))
+#define __syncthreads_and(predicate) (SIMT_HERE(), simt::sync_block_and(__LINE__, (predicate) != 0))
+#define __syncthreads_or(predicate) (SIMT_HERE(), simt::sync_block_or(__LINE__, (predicate) != 0))
 
 #define __trap() simt_trap("__trap()", __FILE__, __LINE__)
 #define __brkpt() simt_trap("__brkpt()", __FILE__, __LINE__)
@@ -39,7 +39,11 @@ inline int sync_block_or(int line, int predicate) {
 
 inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 inline void __threadfence_system() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+#ifdef __SWEEPER_CHECKED__
+inline void __threadfence_block() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+#else
 inline void __threadfence_block() { __asm__ volatile("" ::: "memory"); }
+#endif
 inline void __nanosleep(unsigned) { simt_yield(); }
 
 // clock() is the C library's own: CUDA's has the same name and type.

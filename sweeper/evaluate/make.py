@@ -1,0 +1,55 @@
+"""The evaluator that a configuration names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from sweeper.config import Config
+from sweeper.device.present import count_gpus, why_no_gpu
+from sweeper.errors import ConfigError, SetupError, did_you_mean
+from sweeper.evaluate.base import Evaluator
+from sweeper.evaluate.live import LiveEvaluator
+from sweeper.evaluate.replay import ReplayEvaluator
+
+__all__ = ["make_evaluator"]
+
+_BACKENDS = ("auto", "cuda", "emulator", "replay")
+
+
+def make_evaluator(
+    config: Config, say: Callable[[str], object], meanwhile: Callable[[], object] = lambda: None
+) -> Evaluator:
+    """The evaluator that `config.backend` names; `auto` takes a GPU where one can be used.
+
+    `say` hears why there is none; `meanwhile` is called while devices are being opened. Raises SetupError
+    where the named backend cannot be used.
+    """
+    name = config.backend.name
+    if name not in _BACKENDS:
+        known = ", ".join(_BACKENDS)
+        raise ConfigError(f"backend.name = {name!r} is none of {known}{did_you_mean(name, _BACKENDS)}")
+    if name == "replay":
+        return ReplayEvaluator(config.backend)
+    if name != "auto":
+        return LiveEvaluator(name, config, say, devices=_indices(name, config), meanwhile=meanwhile)
+    missing = why_no_gpu(ask=False)
+    if missing is None:
+        try:
+            return LiveEvaluator("cuda", config, say, devices=_indices("cuda", config), meanwhile=meanwhile)
+        except SetupError:
+            # Whether there is a GPU at all is asked only now: asking takes as long as opening one.
+            missing = why_no_gpu(ask=True)
+            if missing is None:
+                raise
+    say(f"{missing}: kernels run in the emulator, times are predicted for {config.backend.target}")
+    return LiveEvaluator("emulator", config, say, devices=_indices("emulator", config), meanwhile=meanwhile)
+
+
+def _indices(backend: str, config: Config) -> Sequence[int]:
+    """The devices that serve: `backend.devices`, else the one of `backend.device`."""
+    chosen = config.backend.devices
+    if chosen is None:
+        return (config.backend.device,)
+    if chosen == "all":
+        return range(count_gpus()) if backend == "cuda" else (0,)
+    return tuple(int(index) for index in chosen)

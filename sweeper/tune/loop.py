@@ -1,0 +1,197 @@
+"""The loop: ask → build → measure → store → tell, until the budget or the space is spent.
+
+Configurations are asked a few ahead so that they compile side by side, and finished strictly in asked
+order: what the sampler knows at each step depends on the seed alone, never on which build was quick or
+on how many devices measure. A finished configuration is in the store before the sampler or the user hears
+of it. Devices go on with what is built while the loop stores, tells and asks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from sweeper.model import Point, Role, Stage, Status, Trial
+from sweeper.search.base import Strategy
+from sweeper.space import Space
+from sweeper.table.row import time_ms
+from sweeper.tune.asked import STOPPED, Asked
+from sweeper.tune.study import Study
+
+__all__ = ["Listener", "Recorder", "Tally", "tune"]
+
+# A failure that the same configuration would meet again; any other may have been the machine's. One that
+# the space ruled out is asked again only because constraints, which are no part of the context, changed.
+_REPEATABLE = {Status.OK, Status.INFEASIBLE, Status.BUILD_ERROR, Status.LAUNCH_ERROR, Status.WRONG_RESULT}
+
+
+class Recorder(Protocol):
+    """Where finished trials go, and where earlier ones are found."""
+
+    def find(self, params: Mapping[str, Any], role: Role) -> Trial | None:
+        """An earlier trial of this configuration under the study's own conditions."""
+        ...
+
+    def add(self, trial: Trial) -> Trial:
+        """Make `trial` durable, numbered within its study, and give it back."""
+        ...
+
+
+class Listener(Protocol):
+    """Hears of every finished trial; shows progress."""
+
+    def finished(self, trial: Trial, *, reused: bool) -> None: ...
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a run of the loop came to.
+
+    `seconds` says where its wall-clock time went: `search` (asking and telling), `store` (finding and
+    adding), `waiting` (for results) and `total`; beside them what the evaluator says of its devices.
+    """
+
+    asked: int = 0
+    reused: int = 0
+    trials: list[Trial] = field(default_factory=list)
+    seconds: dict[str, Any] = field(default_factory=Counter)
+
+    @property
+    def valid(self) -> int:
+        """How many candidates may rank."""
+        return sum(t.status is Status.OK and t.role is Role.CANDIDATE for t in self.trials)
+
+    @contextlib.contextmanager
+    def timed(self, what: str) -> Iterator[None]:
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[what] += time.monotonic() - began
+
+
+def tune(
+    study: Study,
+    space: Space,
+    strategy: Strategy,
+    recorder: Recorder,
+    listener: Listener,
+    *,
+    budget: int | None,
+    lookahead: int,
+    baselines: tuple[str, ...] = (),
+    fail_fast: bool = False,
+) -> Tally:
+    """Search `space` for the fastest configuration; every one asked becomes a trial in `recorder`.
+
+    `budget` counts distinct configurations, those answered from earlier runs included. `lookahead` of them
+    are asked before the first is told; more where no result changes the order. With `fail_fast` the first
+    failed configuration ends the loop after it was recorded.
+    Raises TrialFailed where the problem itself cannot be prepared, StorageError and SetupError; a failed
+    configuration is a trial, not an exception.
+    """
+    tally = Tally()
+    loop = _Loop(study, recorder, listener, tally)
+    with tally.timed("total"):
+        loop.run(space, strategy, budget, lookahead, baselines, fail_fast)
+    tally.seconds = {**tally.seconds, **study.evaluator.seconds()}
+    return tally
+
+
+class _Loop:
+    """One run of the loop."""
+
+    def __init__(self, study: Study, recorder: Recorder, listener: Listener, tally: Tally) -> None:
+        self._study = study
+        self._recorder = recorder
+        self._listener = listener
+        self._tally = tally
+
+    def run(
+        self,
+        space: Space,
+        strategy: Strategy,
+        budget: int | None,
+        lookahead: int,
+        baselines: tuple[str, ...],
+        fail_fast: bool,
+    ) -> None:
+        tally, capacity = self._tally, self._study.evaluator.capacity
+        limit = len(space) if budget is None else min(budget, len(space))
+        ahead = max(lookahead, capacity) if strategy.independent else lookahead
+        libraries = [self._start(None, library) for library in baselines]
+        queue: deque[tuple[int, Asked]] = deque()
+        while True:
+            room = min(ahead - len(queue), limit - tally.asked)
+            with tally.timed("search"):
+                rows = strategy.ask(room) if room > 0 else []
+            for row in rows:
+                queue.append((row, self._start(space.point(row))))
+                tally.asked += 1
+            while libraries:
+                self._settle(libraries.pop(0))
+            if not queue:
+                break
+            row, asked = queue.popleft()
+            trial = self._settle(asked)
+            with tally.timed("search"):
+                strategy.tell(row, time_ms(trial))
+            if fail_fast and trial.status is not Status.OK:
+                return
+        self._sample_the_best_in_full()
+
+    def _start(self, point: Point | None, library: str | None = None, *, anew: bool = False) -> Asked:
+        """Answer from an earlier trial of the same conditions, else begin to build and run."""
+        asked = Asked(self._study, point, library)
+        if not anew:
+            with self._tally.timed("store"):
+                asked.stored = self._earlier(asked)
+        if asked.stored is None:
+            asked.start()
+        return asked
+
+    def _earlier(self, asked: Asked) -> Trial | None:
+        found = self._recorder.find(asked.params, asked.role)
+        if found is None or found.status not in _REPEATABLE or found.stage is Stage.SPACE:
+            return None
+        return found if self._study.reusable(found) else None
+
+    def _settle(self, asked: Asked) -> Trial:
+        """The trial of `asked`, recorded before anybody hears of it."""
+        trial = self._record(asked)
+        self._tally.trials.append(trial)
+        self._tally.reused += asked.stored is not None
+        self._listener.finished(trial, reused=asked.stored is not None)
+        return trial
+
+    def _record(self, asked: Asked) -> Trial:
+        world, trial = self._study.evaluator, asked.stored
+        if trial is None:
+            with self._tally.timed("waiting"):
+                world.ready()
+                asked.wait()
+            trial = asked.finish()
+        elif trial.status is Status.OK and asked.point is not None and trial.timing is not None:
+            world.seen(time_ms(trial) or math.inf)
+        with self._tally.timed("store"):
+            return self._recorder.add(trial)
+
+    def _sample_the_best_in_full(self) -> None:
+        """Measure the best again while it is one that an earlier run stopped, beside a better one, too soon."""
+        trials = self._tally.trials
+        while True:
+            timed = [(ms, i) for i, t in enumerate(trials) if (ms := _candidate_ms(t)) is not None]
+            place = min(timed)[1] if timed else None
+            if place is None or STOPPED not in trials[place].details:
+                return
+            trials[place] = self._record(self._start(trials[place].point, anew=True))
+
+
+def _candidate_ms(trial: Trial) -> float | None:
+    valid = trial.status is Status.OK and trial.role is Role.CANDIDATE
+    return time_ms(trial) if valid else None
