@@ -48,10 +48,12 @@ class Kernels:
     A comment `//name` at a line's end gives the line a name.
     """
 
-    def __init__(self, compiler: HostCompiler, folder: Path, text: str, **fields: Any) -> None:
+    def __init__(
+        self, compiler: HostCompiler, folder: Path, text: str, entries: Sequence[str] = (), **fields: Any
+    ) -> None:
         self.text = text
         self.rig = Rig(compiler, folder)
-        self.names = _ENTRY.findall(text)
+        self.names = list(entries) or _ENTRY.findall(text)
         self.module = folder / f"checked-{compiler.kind}.so"
         source = ModuleSource(FILE, f'#line 1 "{FILE}"\n{text}', tuple(self.names), **fields)
         done = self.rig.compile(source, self.module, checked=True)
