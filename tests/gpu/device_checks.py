@@ -183,19 +183,19 @@ def _product(
 
 def main() -> None:
     device = CudaDevice(0, Nvml(), allow_shared=True)
-    device.target()
-    device.canary()
-    groups = {f"compare {name}": compared(device, name) for name in (*FLOATING, *WHOLE)}
-    groups |= {"memory": filled(device), "products": products(device)}
-    print(  # noqa: T201
-        json.dumps(
-            [
-                {"group": group, "name": name, "told": told}
-                for group, results in groups.items()
-                for name, told in results
-            ]
-        )
-    )
+    try:
+        device.target()
+        device.canary()
+        groups = {f"compare {name}": list(compared(device, name)) for name in (*FLOATING, *WHOLE)}
+        groups |= {"memory": list(filled(device)), "products": list(products(device))}
+    finally:
+        device.close()
+    found = [
+        {"group": group, "name": name, "told": told}
+        for group, results in groups.items()
+        for name, told in results
+    ]
+    print(json.dumps(found))  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -292,7 +292,9 @@ def test_a_large_product_is_judged_by_a_reference_of_the_gpus(gpu, dtype):
     assert large.passed
     assert small.passed
     assert large.checked == LARGE["M"] * LARGE["N"]
-    assert 0.2 < large.error_ratio / small.error_ratio < 5
+    assert large.error_ratio < 5 * small.error_ratio
+    if dtype != "float64":  # the GPU's own float64 reference adds in the kernel's order: no error is left
+        assert large.error_ratio > 0.2 * small.error_ratio
     assert (wrong.wrong, wrong.mismatches[0].index) == (1, (1, 1))
 
 
