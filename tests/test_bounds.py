@@ -123,3 +123,9 @@ def test_what_holds_at_some_values_is_never_dropped(tree: Node, scope: dict[str,
         fixed = {n: scope[n][row] if n in known else scope[n] for n in condition.names}
         if any(_holds(condition, {**fixed, **dict(zip(ranged, choice, strict=True))}) for choice in choices):
             assert kept[row]
+
+
+def test_a_difference_that_float64_rounds_away_is_not_lost() -> None:
+    """2^53 and 2^53 + 1 are one float64: their difference must not pass for zero."""
+    condition = parse("9007199254740992 - 9007199254740993").tree
+    assert bool(may_hold(condition, {}, {}))

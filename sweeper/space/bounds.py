@@ -114,8 +114,8 @@ class _Bounds:
 
 def _sound(low: Any, high: Any, *, whole: bool = False, rounded: bool = False) -> Interval:
     """Bounds widened by what float64 may have rounded; undefined ends (∞ − ∞, 0 · ∞) are unbounded."""
-    widen_low = rounded | (np.abs(low) > _EXACT_FLOAT)
-    widen_high = rounded | (np.abs(high) > _EXACT_FLOAT)
+    widen_low = rounded | (np.abs(low) >= _EXACT_FLOAT)
+    widen_high = rounded | (np.abs(high) >= _EXACT_FLOAT)
     low = np.where(widen_low, low - np.abs(low) * _ROUNDING, low)
     high = np.where(widen_high, high + np.abs(high) * _ROUNDING, high)
     return Interval(np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high), whole)
