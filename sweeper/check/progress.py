@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 from sweeper.check.plan import Plan
 from sweeper.check.report import Outcome
+from sweeper.cli.terminal import progress_bar
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,17 +31,7 @@ class LiveCases:
 
     def __enter__(self) -> Self:
         if self._out.is_terminal:
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-            self._progress = Progress(
-                TextColumn("{task.description}"),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TimeRemainingColumn(),
-                TextColumn("{task.fields[wrong]}"),
-                console=self._out,
-                transient=True,
-            )
+            self._progress = progress_bar(self._out, "wrong")
             self._progress.start()
             self._task = self._progress.add_task(self._name, total=self._total, wrong="")
         return self

@@ -43,6 +43,21 @@ def console() -> Console:
     return Console(width=None if tty else 100, highlight=False, soft_wrap=not tty, markup=False, emoji=False)
 
 
+def progress_bar(out: Console, field: str) -> Progress:
+    """A bar that vanishes when it is done; the task's `field` is shown behind it."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn(f"{{task.fields[{field}]}}"),
+        console=out,
+        transient=True,
+    )
+
+
 class LiveProgress:
     """A bar with the best so far on a terminal; a line every few seconds elsewhere."""
 
@@ -58,17 +73,7 @@ class LiveProgress:
 
     def __enter__(self) -> Self:
         if self._out.is_terminal:
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-            self._progress = Progress(
-                TextColumn("{task.description}"),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TimeRemainingColumn(),
-                TextColumn("{task.fields[best]}"),
-                console=self._out,
-                transient=True,
-            )
+            self._progress = progress_bar(self._out, "best")
             self._progress.start()
             self._task = self._progress.add_task(self._title, total=self._total, best="")
         return self
