@@ -1,12 +1,12 @@
 // Instructions that CUDA C++ has no name for: matrix fragments from shared memory, products of them on
 // tensor cores, asynchronous copies. Sections named below are those of NVIDIA's "PTX ISA" document.
 //
-// Each function is the inline PTX of one instruction, and under __SWEEPER_EMULATOR__ C++ that does the same on
-// a CPU. What a CPU cannot stand in for is not here: wgmma and TMA, which work on whole warpgroups and on
+// Each function is the inline PTX of one instruction, and under __SWEEPER_EMULATOR__ C++ that does the same
+// on a CPU. What a CPU cannot stand in for is not here: wgmma and TMA, which work on whole warpgroups and on
 // descriptors, and thread block clusters.
 //
-// Registers of a fragment are 32-bit words: two __half or __nv_bfloat16 in each, or one tf32. All 32 lanes of a
-// warp call ldmatrix_… and mma_… together.
+// Registers of a fragment are 32-bit words: two __half or __nv_bfloat16 in each, or one tf32. All 32 lanes of
+// a warp call ldmatrix_… and mma_… together.
 #pragma once
 
 #ifdef __SWEEPER_EMULATOR__
@@ -30,8 +30,7 @@ struct Fragments {
 
 // Matrix i has its rows from lanes 8i … 8i + 7. Lane l receives elements 2(l % 4) and the next of row l / 4;
 // of the transposed matrix these are rows 2(l % 4) and the next of column l / 4.
-template <bool Transposed>
-SIMT_UNCHECKED void distribute(void* const* payloads, unsigned) {
+template <bool Transposed> __unchecked__ void distribute(void* const* payloads, unsigned) {
   for (unsigned lane = 0; lane < 32; ++lane) {
     for (unsigned matrix = 0; matrix < 4; ++matrix) {
       const unsigned first = matrix * 8;
@@ -42,14 +41,15 @@ SIMT_UNCHECKED void distribute(void* const* payloads, unsigned) {
       }
       const unsigned word = lane / 8, shift = lane / 4 % 2 * 16;
       const unsigned low = static_cast<const Fragments*>(payloads[first + lane % 4 * 2])->row.words[word];
-      const unsigned high = static_cast<const Fragments*>(payloads[first + lane % 4 * 2 + 1])->row.words[word];
+      const unsigned high =
+          static_cast<const Fragments*>(payloads[first + lane % 4 * 2 + 1])->row.words[word];
       result = (low >> shift & 0xffffu) | (high >> shift & 0xffffu) << 16;
     }
   }
 }
 
 template <int Matrices, bool Transposed>
-SIMT_INLINE void load_matrices(unsigned (&registers)[Matrices], const void* row) {
+__emulated__ void load_matrices(unsigned (&registers)[Matrices], const void* row) {
   Fragments mine{};
   if (simt_thread->lane < 8 * Matrices) {
     simt_need_alignment(row, sizeof(MatrixRow));
@@ -85,11 +85,11 @@ struct Operands {
 };
 
 // With g = lane / 4 and t = lane % 4, and `Run` neighbouring elements of k in a register (2, or 1 for tf32):
-// element i of a lies in row g + 8·(i / Run % 2), column Run·t + i % Run + Depth/2·(i / Run / 2); element i of b
-// in row Run·t + i % Run + Depth/2·(i / Run), column g; element i of c and d in row g + 8·(i / 2), column
-// 2t + i % 2.
+// element i of a lies in row g + 8·(i / Run % 2), column Run·t + i % Run + Depth/2·(i / Run / 2); element i
+// of b in row Run·t + i % Run + Depth/2·(i / Run), column g; element i of c and d in row g + 8·(i / 2),
+// column 2t + i % 2.
 template <class Factor, unsigned Depth, unsigned Run>
-SIMT_UNCHECKED void multiply(void* const* payloads, unsigned) {
+__unchecked__ void multiply(void* const* payloads, unsigned) {
   float a[16][Depth], b[Depth][8], sums[16][8];
   for (unsigned lane = 0; lane < 32; ++lane) {
     const Operands& part = *static_cast<const Operands*>(payloads[lane]);
@@ -112,7 +112,8 @@ SIMT_UNCHECKED void multiply(void* const* payloads, unsigned) {
 }
 
 template <class Factor, unsigned Depth, unsigned Run>
-SIMT_INLINE void multiply_add(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], const float (&c)[4]) {
+__emulated__ void multiply_add(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2],
+                               const float (&c)[4]) {
   float result[4];
   Operands mine{a, b, c, result};
   SIMT_HERE();
@@ -122,7 +123,7 @@ SIMT_INLINE void multiply_add(float (&d)[4], const unsigned (&a)[4], const unsig
 
 }  // namespace emulated
 
-#define PTX_FUNCTION SIMT_INLINE
+#define PTX_FUNCTION __emulated__
 
 #else
 
@@ -134,10 +135,11 @@ PTX_FUNCTION unsigned shared_address(const void* address) {
 
 #endif
 
-// --- "Warp-level matrix load instruction: ldmatrix" ---------------------------------------------------------
-// Loads one, two or four 8×8 matrices of 16-bit elements from shared memory. Lanes 8i … 8i + 7 pass the
-// addresses of the rows of matrix i, each of 16 bytes and a multiple of 16. Lane l receives elements 2(l % 4)
-// and the next of row l / 4 of matrix i in registers[i]; with _trans, of its transpose.
+// --- "Warp-level matrix load instruction: ldmatrix"
+// --------------------------------------------------------- Loads one, two or four 8×8 matrices of 16-bit
+// elements from shared memory. Lanes 8i … 8i + 7 pass the addresses of the rows of matrix i, each of 16 bytes
+// and a multiple of 16. Lane l receives elements 2(l % 4) and the next of row l / 4 of matrix i in
+// registers[i]; with _trans, of its transpose.
 
 PTX_FUNCTION void ldmatrix_x1(unsigned (&registers)[1], const void* row) {
 #ifdef __SWEEPER_EMULATOR__
@@ -205,11 +207,12 @@ PTX_FUNCTION void ldmatrix_x4_trans(unsigned (&registers)[4], const void* row) {
 #endif
 }
 
-// --- "Multiply-and-accumulate instruction: mma" -------------------------------------------------------------
-// d = a·b + c, with a 16×16 (tf32: 16×8), b 16×8 (8×8), c and d 16×8 of float. d and c may be the same.
-// Which lane holds which element: "Matrix Fragments for mma.m16n8k16 with floating point type" and "… for
-// mma.m16n8k8". For a in row-major shared memory, ldmatrix_x4 with row addresses of its four quarters (upper
-// left, lower left, upper right, lower right) gives the registers of a.
+// --- "Multiply-and-accumulate instruction: mma"
+// ------------------------------------------------------------- d = a·b + c, with a 16×16 (tf32: 16×8), b
+// 16×8 (8×8), c and d 16×8 of float. d and c may be the same. Which lane holds which element: "Matrix
+// Fragments for mma.m16n8k16 with floating point type" and "… for mma.m16n8k8". For a in row-major shared
+// memory, ldmatrix_x4 with row addresses of its four quarters (upper left, lower left, upper right, lower
+// right) gives the registers of a.
 
 PTX_FUNCTION void mma_m16n8k16_f16(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2],
                                    const float (&c)[4]) {
@@ -265,12 +268,12 @@ PTX_FUNCTION unsigned to_tf32(float value) {
 #endif
 }
 
-// --- "Data movement and conversion instructions: cp.async" --------------------------------------------------
-// Starts a copy of `Bytes` (4, 8 or 16) from global to shared memory, both at a multiple of that; what is
-// there may be used once the copy was waited for and, by other threads, after a barrier. Only the first
-// `valid` bytes are read, the rest becomes zero. Copies of 16 bytes go past the first-level cache.
-template <int Bytes>
-PTX_FUNCTION void cp_async(void* shared, const void* global, int valid = Bytes) {
+// --- "Data movement and conversion instructions: cp.async"
+// -------------------------------------------------- Starts a copy of `Bytes` (4, 8 or 16) from global to
+// shared memory, both at a multiple of that; what is there may be used once the copy was waited for and, by
+// other threads, after a barrier. Only the first `valid` bytes are read, the rest becomes zero. Copies of 16
+// bytes go past the first-level cache.
+template <int Bytes> PTX_FUNCTION void cp_async(void* shared, const void* global, int valid = Bytes) {
   static_assert(Bytes == 4 || Bytes == 8 || Bytes == 16, "cp.async copies 4, 8 or 16 bytes");
 #ifdef __SWEEPER_EMULATOR__
   simt_copy_async(shared, global, Bytes, static_cast<unsigned>(Bytes - valid));
@@ -297,8 +300,7 @@ PTX_FUNCTION void cp_async_commit() {
 }
 
 // Waits until at most the last `Groups` groups of the thread are under way.
-template <int Groups>
-PTX_FUNCTION void cp_async_wait() {
+template <int Groups> PTX_FUNCTION void cp_async_wait() {
 #ifdef __SWEEPER_EMULATOR__
   simt_copy_wait(Groups);
 #else

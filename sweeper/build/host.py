@@ -86,7 +86,8 @@ class HostBuilder:
         """The module of `unit` for a GPU of `arch`, from the cache where it is there.
 
         Raises TrialFailed with BUILD_TIMEOUT after `deadline_s`, when the compiler and all it started
-        are gone, and with BUILD_ERROR otherwise; `details["log"]` is a file with all that it said.
+        are gone, and with BUILD_ERROR otherwise; `details["log"]` is a file with all that it said, and
+        `details["type"]` is NotEmulable where the kernel uses what only a GPU has.
         """
         key = self.key(unit, arch)
         cached = self.cache.get(key)
@@ -150,9 +151,8 @@ class HostBuilder:
                 details={**details, "deadline_s": deadline_s},
             )
         if not done.ok:
-            raise TrialFailed(
-                Status.BUILD_ERROR, Stage.BUILD, done.error, details={**details, "type": "CompileError"}
-            )
+            kind = "NotEmulable" if done.findings else "CompileError"
+            raise TrialFailed(Status.BUILD_ERROR, Stage.BUILD, done.error, details={**details, "type": kind})
 
     def close(self) -> None:
         """End every compiler that is running; its build ends as BUILD_ERROR."""

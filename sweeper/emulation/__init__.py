@@ -8,8 +8,12 @@
 Every CUDA thread is a fiber; a block's threads run until each has come to a barrier. `include/` is what a
 kernel sees of CUDA, `runtime/` the program that runs it, built once and kept in the user's cache.
 
-What it cannot do: inline PTX (a kernel may go another way under `#ifdef __SWEEPER_EMULATOR__`), TMA, clusters,
-and blocks that wait for blocks after them, since a block runs to its end before its worker takes another.
+With `checked=True` at both, the module tells of every access and `report.findings` says what is wrong, with
+both sides' thread, block and line; `findings` has the kinds and what they leave out.
+
+What it cannot do: inline PTX (a kernel may go another way under `#ifdef __SWEEPER_EMULATOR__`, and
+kernels/common/ptx.cuh has that way for the commonest instructions), wgmma, TMA, clusters, `cuda::barrier`, and
+blocks that wait for blocks after them, since a block runs to its end before its worker takes another.
 """
 
 from __future__ import annotations

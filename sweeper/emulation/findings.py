@@ -1,4 +1,19 @@
-"""What a checked launch found wrong with a kernel, and where: both sides of it, with thread, block and line."""
+"""What a checked launch found wrong with a kernel, and where: both sides of it, with thread, block and line.
+
+A race is two accesses of different threads, one of them a write, with nothing between that orders them, whatever
+came of it in this launch: two writes of the same value are one. Within a block `__syncthreads` orders, and for
+the lanes that take part `__syncwarp` and every warp-wide operation. Atomic operations are no race among
+themselves but are with plain accesses. Between blocks, and where there is no barrier, only a fence orders: what
+a thread did (and what its block did before its last barrier) before a `__threadfence` that is followed by an
+atomic operation, or a write through volatile, on a flag comes before what is done after an atomic operation or a
+read through volatile on that flag. In shared memory volatile counts for nothing.
+
+What is not found: a read of a register, of a local array or of global memory that nobody wrote; an index beyond
+a local array through a pointer; a shared array's end overrun into another one by more than its own size (at
+least 1 KiB, at most 16); what depends on data, sizes or an order of blocks that was not launched. Accesses
+through `float4` and its like that are not aligned are found in modules of g++ only, and so is which `return` a
+thread left by.
+"""
 
 from __future__ import annotations
 

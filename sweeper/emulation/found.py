@@ -10,10 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from sweeper.emulation.buffers import Buffer
-from sweeper.emulation.debug import DebugInfo, Variable, debug_info
+from sweeper.emulation.debug import DebugInfo, debug_info
 from sweeper.emulation.findings import Finding, FindingKind, Place
 from sweeper.emulation.geometry import Geometry
 from sweeper.emulation.report import outside
+from sweeper.emulation.variables import Variable
 
 __all__ = ["FINDINGS_BYTES", "read_findings", "refused", "variable_lines"]
 
@@ -132,8 +133,8 @@ class _Reader:
         )
 
     def _place(self, party: _Party) -> Place:
-        file, line = self.debug.place(party.code) if party.code else ("?", 0)
-        if party.doing == _LEAVES and not self.debug.tells_returns:
+        file, line = self.debug.places.place(party.code) if party.code else ("?", 0)
+        if party.doing == _LEAVES and not self.debug.places.tells_returns:
             line = 0
         if party.thread == _NOBODY:
             return Place(file, line)

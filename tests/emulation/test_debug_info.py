@@ -10,8 +10,9 @@ import pytest
 from check_rig import FILE, Kernels, given, out, with_every_compiler
 
 from sweeper.emulation import HostCompiler, Place
-from sweeper.emulation.debug import DebugInfo, Variable
+from sweeper.emulation.debug import DebugInfo
 from sweeper.emulation.elf import Elf, redzone
+from sweeper.emulation.variables import Variable
 
 TEXT = """
 #define TWICE(statement) statement; statement
@@ -119,9 +120,9 @@ def test_without_debugging_information_a_place_is_its_functions_name(
     subprocess.run(["strip", "--strip-debug", "-o", stripped, kernels.module], check=True)
     whole, bare = DebugInfo(Elf.of(kernels.module)), DebugInfo(Elf.of(stripped))
     function = next(f for f in Elf.of(stripped).functions() if "called" in f.name)
-    assert whole.place(function.value + 8)[0] == FILE
-    assert bare.place(function.value + 8) == (f"<{function.name}>", 0)
-    assert bare.place(1) == ("?", 0)
+    assert whole.places.place(function.value + 8)[0] == FILE
+    assert bare.places.place(function.value + 8) == (f"<{function.name}>", 0)
+    assert bare.places.place(1) == ("?", 0)
     names = {variable.name for variable in bare.shared_variables}
     assert {"matrix", "vectors", "box", "scalar", "parts", "halves"} <= names
 

@@ -110,7 +110,9 @@ template <unsigned Size, class Parent = void> class thread_block_tile : public c
   static constexpr unsigned size() { return Size; }
   unsigned meta_group_rank() const { return simt_thread->linear / Size; }
   unsigned meta_group_size() const { return (thread_block().num_threads() + Size - 1) / Size; }
-  template <class T> SIMT_INLINE T shfl(T value, int rank) const { return __shfl_sync(mask_, value, rank, Size); }
+  template <class T> SIMT_INLINE T shfl(T value, int rank) const {
+    return __shfl_sync(mask_, value, rank, Size);
+  }
   template <class T> SIMT_INLINE T shfl_down(T value, unsigned delta) const {
     return __shfl_down_sync(mask_, value, delta, Size);
   }
@@ -120,7 +122,9 @@ template <unsigned Size, class Parent = void> class thread_block_tile : public c
   template <class T> SIMT_INLINE T shfl_xor(T value, int lanes) const {
     return __shfl_xor_sync(mask_, value, lanes, Size);
   }
-  template <class T> SIMT_INLINE unsigned match_any(T value) const { return packed(__match_any_sync(mask_, value)); }
+  template <class T> SIMT_INLINE unsigned match_any(T value) const {
+    return packed(__match_any_sync(mask_, value));
+  }
 
  private:
   static unsigned mask() {

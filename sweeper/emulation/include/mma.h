@@ -93,12 +93,8 @@ SIMT_INLINE void each_element(unsigned stride, bool row_major_layout, Visit visi
 }
 
 template <class Layout> struct IsRowMajor;
-template <> struct IsRowMajor<row_major> {
-  static constexpr bool value = true;
-};
-template <> struct IsRowMajor<col_major> {
-  static constexpr bool value = false;
-};
+template <> struct IsRowMajor<row_major> { static constexpr bool value = true; };
+template <> struct IsRowMajor<col_major> { static constexpr bool value = false; };
 
 template <class Use, int M, int N, int K, class T, class Layout, class E>
 SIMT_INLINE void load_matrix_sync(fragment<Use, M, N, K, T, Layout>& f, const E* memory, unsigned stride) {
@@ -108,14 +104,14 @@ SIMT_INLINE void load_matrix_sync(fragment<Use, M, N, K, T, Layout>& f, const E*
 
 template <int M, int N, int K, class T>
 SIMT_INLINE void load_matrix_sync(fragment<accumulator, M, N, K, T>& f, const T* memory, unsigned stride,
-                             layout_t layout) {
+                                  layout_t layout) {
   each_element<fragment<accumulator, M, N, K, T>>(stride, layout == mem_row_major,
                                                   [&](int i, size_t at) SIMT_PART { f.x[i] = memory[at]; });
 }
 
 template <int M, int N, int K, class T>
 SIMT_INLINE void store_matrix_sync(T* memory, const fragment<accumulator, M, N, K, T>& f, unsigned stride,
-                              layout_t layout) {
+                                   layout_t layout) {
   each_element<fragment<accumulator, M, N, K, T>>(stride, layout == mem_row_major,
                                                   [&](int i, size_t at) SIMT_PART { memory[at] = f.x[i]; });
 }
@@ -151,8 +147,8 @@ template <int M, int N, int K, class TA, class TB, class TC, class TD> struct Pr
 
 template <int M, int N, int K, class TA, class LA, class TB, class LB, class TC, class TD>
 SIMT_INLINE void mma_sync(fragment<accumulator, M, N, K, TD>& d, const fragment<matrix_a, M, N, K, TA, LA>& a,
-                     const fragment<matrix_b, M, N, K, TB, LB>& b,
-                     const fragment<accumulator, M, N, K, TC>& c, bool saturate = false) {
+                          const fragment<matrix_b, M, N, K, TB, LB>& b,
+                          const fragment<accumulator, M, N, K, TC>& c, bool saturate = false) {
   (void)saturate;
   TD result[M * N / 32];
   Product<M, N, K, TA, TB, TC, TD> payload{a.x, b.x, c.x, result};

@@ -1,14 +1,14 @@
-// Check mode: what a module compiled with -fsanitize=thread and parts of -fsanitize=undefined tells of each of
-// its accesses, held against what is known of the memory and of the order between threads.
+// Check mode: what a module compiled with -fsanitize=thread and parts of -fsanitize=undefined tells of each
+// of its accesses, held against what is known of the memory and of the order between threads.
 //
-// One worker runs a checked launch, so nothing here is shared between OS threads, and the same launch gives the
-// same findings.
+// One worker runs a checked launch, so nothing here is shared between OS threads, and the same launch gives
+// the same findings.
 #pragma once
 #include "runtime.h"
 
 namespace simt {
 
-// findings.py mirrors these numbers and the layout of Finding.
+// found.py mirrors these numbers, and the layout of Finding and Findings.
 enum class Wrong : uint32_t {
   kOutOfBounds = 1,
   kMisaligned = 2,
@@ -27,7 +27,16 @@ enum class Wrong : uint32_t {
   kTrap = 15,
 };
 
-enum class Doing : uint32_t { kNothing = 0, kRead = 1, kWrite = 2, kCopy = 3, kUpdate = 4, kStrongRead = 5, kStrongWrite = 6, kLeaves = 7 };
+enum class Doing : uint32_t {
+  kNothing = 0,
+  kRead = 1,
+  kWrite = 2,
+  kCopy = 3,
+  kUpdate = 4,
+  kStrongRead = 5,
+  kStrongWrite = 6,
+  kLeaves = 7,
+};
 
 inline bool reads(Doing d) { return d == Doing::kRead || d == Doing::kUpdate || d == Doing::kStrongRead; }
 inline bool writes(Doing d) { return !reads(d) || d == Doing::kUpdate; }
@@ -65,7 +74,8 @@ struct Findings {
   Finding items[kMaxFindings];
 };
 
-// Who accessed a byte or word, when and where: time (32 bits), code (20), flags (2), thread (10). 0 is nobody.
+// Who accessed a byte or word, when and where: time (32 bits), code (20: a module of up to 1 MiB), flags (2),
+// thread (10). 0 is nobody.
 using Record = uint64_t;
 constexpr Record kStrongFlag = 1u << 10, kPendingFlag = 1u << 11;
 constexpr unsigned kThreadBits = 10, kCodeShift = 12, kCodeBits = 20, kTimeShift = 32;
@@ -116,7 +126,8 @@ inline bool ordered(const Thread* thread, Record record) {
 }
 
 // check_memory.cpp
-Area* find_area(const char* address);
+void* reserve(size_t bytes);           // zero when first touched, and costing nothing before
+Area* find_area(const char* address);  // null for an address in no array
 struct Spot {
   int32_t region;
   int64_t offset;
@@ -125,6 +136,7 @@ Spot spot_of(const char* address);
 Spot in_area(const Area& area, const char* address);
 bool is_guard(const Area& area, const char* address);
 bool is_private(const char* address);
+bool is_mapped_shared(const char* address);
 bool covers(const Area& area, const char* address, size_t bytes);
 bool make_accessible(const char* address, size_t bytes);
 

@@ -1,24 +1,16 @@
-// One access of a kernel, and the callbacks of -fsanitize=thread that tell of it.
-#include <string.h>
-
+// One access of a kernel: whose memory it is, and whether it may be made.
 #include "check.h"
 
 namespace simt {
 
 static const char* outside_text(Doing doing) {
   return !writes(doing) ? "a read of memory that belongs to no array"
-                               : "a write to memory that belongs to no array";
-}
-
-static bool on_mapped_shared(const char* address) {
-  const Worker& w = worker;
-  const auto inside = [address](const char* begin, const char* end) { return address >= begin && address < end; };
-  return inside(w.static_shared, w.static_shared + w.static_shared_bytes) || inside(w.dynamic_begin, w.dynamic_end);
+                        : "a write to memory that belongs to no array";
 }
 
 static __attribute__((noinline)) void outside(const char* address, size_t bytes, Doing doing, uint64_t code) {
   note(Wrong::kOutOfBounds, spot_of(address), bytes, party(doing, code), {}, outside_text(doing));
-  if (on_mapped_shared(address) && on_mapped_shared(address + bytes - 1)) return;
+  if (is_mapped_shared(address) && is_mapped_shared(address + bytes - 1)) return;
   if (make_accessible(address, bytes)) return;
   Failure failure{Kind::kIllegalAddress, writes(doing) ? Access::kWrite : Access::kRead};
   failure.region = locate(address, &failure.offset);
@@ -26,8 +18,8 @@ static __attribute__((noinline)) void outside(const char* address, size_t bytes,
   fail(failure);
 }
 
-static __attribute__((noinline)) void written_input(Area& area, const char* address, size_t bytes, Doing doing,
-                                                    uint64_t code) {
+static __attribute__((noinline)) void written_input(Area& area, const char* address, size_t bytes,
+                                                    Doing doing, uint64_t code) {
   note(Wrong::kReadOnly, in_area(area, address), bytes, party(doing, code), {}, "a write to an input");
   make_accessible(address, bytes);
 }
@@ -52,8 +44,8 @@ void check_access(const void* where, size_t bytes, Doing doing, uint64_t code) {
   }
 }
 
-// Through volatile, threads may talk to each other in global memory; in shared memory that orders nothing, and
-// code which relies on it misses a __syncwarp.
+// Through volatile, threads may talk to each other in global memory; in shared memory that orders nothing,
+// and code which relies on it misses a __syncwarp.
 void check_volatile(const void* address, size_t bytes, Doing doing, uint64_t code) {
   const Area* area = simt_thread ? find_area(static_cast<const char*>(address)) : nullptr;
   if (area && !area->shared) doing = doing == Doing::kRead ? Doing::kStrongRead : Doing::kStrongWrite;

@@ -1,4 +1,4 @@
-// What the rest of the launcher tells check mode: where threads wait, copies, and failures that end the launch.
+// What the rest of the launcher tells check mode: where threads wait, copies, failures that end the launch.
 #include <stdio.h>
 #include <string.h>
 
@@ -53,12 +53,13 @@ void check_barrier_opens(Worker& w) {
     gone = whereabouts_of(&w.threads[i]);
   }
   char text[160];
-  snprintf(text, sizeof text, "a barrier after %u of the block's %u threads have exited", w.size - w.live, w.size);
+  snprintf(text, sizeof text, "a barrier after %u of the block's %u threads have exited", w.size - w.live,
+           w.size);
   note(Wrong::kBarrierAfterExit, {kNoMemory, 0}, 0, whereabouts_of(w.waiting[0].thread), gone, text);
 }
 
 void check_block_begins() {
-  memset(whereabouts, 0, sizeof whereabouts);
+  memset(whereabouts, 0, worker.size * sizeof *whereabouts);
   time_passes_for_launch();
 }
 
@@ -92,7 +93,7 @@ static void note_deadlock(const Worker& w, const char* text) {
   note(Wrong::kDeadlock, {kNoMemory, 0}, 0, whereabouts_of(first), other, text);
 }
 
-// A lane's warp-wide operation reads from one that takes no part in it: outside the mask, gone, or never there.
+// A lane reads from one that takes no part in the operation: outside its mask, gone, or never there.
 void check_reads_nobody(Worker& w, unsigned lane, unsigned source) {
   const unsigned first = simt_thread->warp * kWarpSize;
   Party other{};
@@ -111,14 +112,22 @@ void check_reads_nobody(Worker& w, unsigned lane, unsigned source) {
 
 static bool wrong_of(Kind kind, Wrong& wrong) {
   switch (kind) {
-    case Kind::kIllegalAddress: return wrong = Wrong::kOutOfBounds, true;
-    case Kind::kOverrun: return wrong = Wrong::kOutOfBounds, true;
-    case Kind::kMisaligned: return wrong = Wrong::kMisaligned, true;
-    case Kind::kArithmetic: return wrong = Wrong::kOverflow, true;
-    case Kind::kTrap: return wrong = Wrong::kTrap, true;
-    case Kind::kAssertion: return wrong = Wrong::kAssert, true;
-    case Kind::kWarp: return wrong = Wrong::kWarpMask, true;
-    default: return false;
+    case Kind::kIllegalAddress:
+      return wrong = Wrong::kOutOfBounds, true;
+    case Kind::kOverrun:
+      return wrong = Wrong::kOutOfBounds, true;
+    case Kind::kMisaligned:
+      return wrong = Wrong::kMisaligned, true;
+    case Kind::kArithmetic:
+      return wrong = Wrong::kOverflow, true;
+    case Kind::kTrap:
+      return wrong = Wrong::kTrap, true;
+    case Kind::kAssertion:
+      return wrong = Wrong::kAssert, true;
+    case Kind::kWarp:
+      return wrong = Wrong::kWarpMask, true;
+    default:
+      return false;
   }
 }
 

@@ -1,9 +1,10 @@
-// Memory that is handed from thread to thread without a barrier: one writes it, passes a fence and then touches
-// a flag with an atomic operation (or through volatile); another touches the flag later and reads what was
-// written (CUDA C++ Programming Guide, "Memory Fence Functions", and its example of the last block to finish).
+// Memory that is handed from thread to thread without a barrier: one writes it, passes a fence and then
+// touches a flag with an atomic operation (or through volatile); another touches the flag later and reads
+// what was written (CUDA C++ Programming Guide, "Memory Fence Functions", and its example of the last block
+// to finish).
 //
-// A flag keeps the list of those who released something through it, a block the list of flags that its threads
-// came to. Both are looked at only where two accesses would otherwise be a race.
+// A flag keeps the list of those who released something through it, a block the list of flags that its
+// threads came to. Both are looked at only where two accesses would otherwise be a race.
 #include <stdlib.h>
 #include <string.h>
 
@@ -137,7 +138,8 @@ bool handed_over(const Thread* thread, Record record) {
     const Release* releases = flags.items[a.flag].releases.items;
     for (size_t j = a.releases; j-- > 0;) {
       if (releases[j].block != block) continue;
-      if (time < releases[j].barrier || (thread_of(record) == releases[j].thread && time < releases[j].fenced))
+      if (time < releases[j].barrier ||
+          (thread_of(record) == releases[j].thread && time < releases[j].fenced))
         return true;
     }
   }

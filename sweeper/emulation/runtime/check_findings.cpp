@@ -14,7 +14,9 @@ static struct {
   uint32_t time;
 } latest;
 
-uint64_t code_at(const void* return_address) { return reinterpret_cast<uint64_t>(return_address) - module_base; }
+uint64_t code_at(const void* return_address) {
+  return reinterpret_cast<uint64_t>(return_address) - module_base;
+}
 
 void set_module_base(const char* base) { module_base = reinterpret_cast<uint64_t>(base); }
 

@@ -25,8 +25,7 @@ static Image module_image, launcher_image;
 static const char* arguments_begin;
 static const char* arguments_end;
 
-// Zeroed when first touched, and costing nothing before.
-static void* reserve(size_t bytes) {
+void* reserve(size_t bytes) {
   void* space = mmap(nullptr, bytes ? bytes : 1, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (space == MAP_FAILED) fail({Kind::kInternal}, "no address space to follow %zu bytes", bytes);
@@ -126,14 +125,19 @@ bool is_guard(const Area& area, const char* address) {
 
 bool is_private(const char* address) {
   const Worker& w = worker;
-  const auto inside = [address](const char* begin, const char* end) { return address >= begin && address < end; };
-  return inside(w.stacks, w.stacks + launch.request.stack_bytes * w.size) ||
-         inside(reinterpret_cast<const char*>(&worker), reinterpret_cast<const char*>(&worker + 1)) ||
-         address == reinterpret_cast<const char*>(&simt_thread) ||
-         address == reinterpret_cast<const char*>(&simt_dynamic_shared) ||
-         inside(reinterpret_cast<const char*>(&simt_block), reinterpret_cast<const char*>(&simt_block + 1)) ||
+  const auto inside = [address](const void* begin, const void* end) {
+    return address >= begin && address < end;
+  };
+  return inside(w.stacks, w.stacks + launch.request.stack_bytes * w.size) || inside(&worker, &worker + 1) ||
+         inside(&simt_thread, &simt_thread + 1) || inside(&simt_block, &simt_block + 1) ||
+         inside(&simt_dynamic_shared, &simt_dynamic_shared + 1) ||
          inside(module_image.begin, module_image.end) || inside(launcher_image.begin, launcher_image.end) ||
          inside(arguments_begin, arguments_end);
+}
+
+bool is_mapped_shared(const char* address) {
+  const Worker& w = worker;
+  return within(static_area, address) || (address >= w.dynamic_begin && address < w.dynamic_end);
 }
 
 bool covers(const Area& area, const char* address, size_t bytes) {
@@ -176,7 +180,8 @@ bool make_accessible(const char* address, size_t bytes) {
     if (mapped) {
       char kept[kPage];
       memcpy(kept, start, kPage);
-      if (mmap(start, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
+      if (mmap(start, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
+          MAP_FAILED)
         return false;
       memcpy(start, kept, kPage);
     } else if (mprotect(start, kPage, PROT_READ | PROT_WRITE) != 0) {

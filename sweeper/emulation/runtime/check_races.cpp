@@ -137,8 +137,8 @@ void follow(Area& area, const char* address, size_t bytes, Doing doing, uint64_t
   a.shared = area.shared;
   a.strong = is_strong(doing);
   a.code = code;
-  a.record = static_cast<Record>(now) << kTimeShift |
-             (code >> kCodeBits ? 0 : code << kCodeShift) | flags | simt_thread->linear;
+  a.record = static_cast<Record>(now) << kTimeShift | (code >> kCodeBits ? 0 : code << kCodeShift) | flags |
+             simt_thread->linear;
   if (unlikely(a.strong)) flag_touched(address, reads(doing), writes(doing));
   size_t at = static_cast<size_t>(address - area.begin);
   const size_t end = at + bytes;

@@ -1,9 +1,8 @@
 // Time in a checked launch, and which accesses come before which.
 //
-// Time is a counter that moves on when a block begins, when a barrier opens and when lanes have met. A barrier
-// puts everything before it before everything after it. A meeting does so for its lanes: what lane i knows of
-// lane j's doings is a time, and lanes that meet pool what they know.
-#include <stdlib.h>
+// Time is a counter that moves on when a block begins, when a barrier opens and when lanes have met. A
+// barrier puts everything before it before everything after it. A meeting does so for its lanes: what lane i
+// knows of lane j's doings is a time, and lanes that meet pool what they know.
 #include <string.h>
 
 #include "check.h"
@@ -13,9 +12,9 @@ namespace simt {
 uint32_t now, block_began, barrier_opened;
 
 struct WarpOrder {
-  uint32_t all_met;                         // everything before came before every lane
-  uint32_t last_partial;                    // when some lanes last met without the others
-  uint32_t known[kWarpSize][kWarpSize];     // lane i comes after everything that lane j did before
+  uint32_t all_met;                      // everything before came before every lane
+  uint32_t last_partial;                 // when some lanes last met without the others
+  uint32_t known[kWarpSize][kWarpSize];  // lane i comes after everything that lane j did before
 };
 
 static WarpOrder warps[kMaxThreads / kWarpSize];
@@ -26,13 +25,14 @@ bool warp_ordered(const Thread* thread, Record record) {
   const WarpOrder& warp = warps[thread->warp];
   const uint32_t time = time_of(record);
   if (time < warp.all_met) return true;
-  return warp.last_partial >= barrier_opened && time < warp.known[thread->lane][thread_of(record) % kWarpSize];
+  return warp.last_partial >= barrier_opened &&
+         time < warp.known[thread->lane][thread_of(record) % kWarpSize];
 }
 
 void time_passes() { ++now; }
 
 void time_passes_for_launch() {
-  if (!began) began = static_cast<uint32_t*>(malloc(launch.request.block_count * sizeof *began));
+  if (!began) began = static_cast<uint32_t*>(reserve(launch.request.block_count * sizeof *began));
   block_began = barrier_opened = ++now;
   began[began_count++] = now;
   fences_begin_block();

@@ -45,7 +45,8 @@ static long long value_of(const TypeName* type, uintptr_t passed) {
   if (bits > 64) return 0;
   const unsigned unused = 64 - bits;
   const uint64_t shifted = static_cast<uint64_t>(passed) << unused;
-  return type->info & 1 ? static_cast<long long>(shifted) >> unused : static_cast<long long>(shifted >> unused);
+  return type->info & 1 ? static_cast<long long>(shifted) >> unused
+                        : static_cast<long long>(shifted >> unused);
 }
 
 static bool is_zero(const TypeName* type, uintptr_t passed) { return value_of(type, passed) == 0; }
@@ -64,10 +65,12 @@ static void note_at(Wrong wrong, const SourcePlace& place, const void* caller, S
 }
 
 static void note_overflow(const void* description, const void* caller, const char* text) {
-  note_at(Wrong::kOverflow, static_cast<const ValueDescription*>(description)->place, caller, {kNoMemory, 0}, text);
+  note_at(Wrong::kOverflow, static_cast<const ValueDescription*>(description)->place, caller, {kNoMemory, 0},
+          text);
 }
 
-static void note_binary(const void* description, uintptr_t a, char operation, uintptr_t b, const void* caller) {
+static void note_binary(const void* description, uintptr_t a, char operation, uintptr_t b,
+                        const void* caller) {
   const TypeName* type = static_cast<const ValueDescription*>(description)->type;
   char text[160];
   snprintf(text, sizeof text, "%lld %c %lld does not fit into %s", value_of(type, a), operation,
@@ -92,8 +95,8 @@ SIMT_CALLBACK void __ubsan_handle_out_of_bounds(void* description, uintptr_t ind
 SIMT_CALLBACK void __ubsan_handle_type_mismatch_v1(void* description, uintptr_t address) {
   const auto& d = *static_cast<const PointerDescription*>(description);
   char text[160];
-  snprintf(text, sizeof text, "an access as %s, which needs an address that is a multiple of %u", d.type->name,
-           1u << d.log_alignment);
+  snprintf(text, sizeof text, "an access as %s, which needs an address that is a multiple of %u",
+           d.type->name, 1u << d.log_alignment);
   note_at(Wrong::kMisaligned, d.place, SIMT_CALLER, spot_of(reinterpret_cast<const char*>(address)), text);
 }
 
@@ -120,7 +123,8 @@ SIMT_CALLBACK void __ubsan_handle_divrem_overflow(void* description, uintptr_t a
   if (is_zero(type, b)) {
     snprintf(text, sizeof text, "division of %lld by zero", value_of(type, a));
   } else {
-    snprintf(text, sizeof text, "%lld / %lld does not fit into %s", value_of(type, a), value_of(type, b), type->name);
+    snprintf(text, sizeof text, "%lld / %lld does not fit into %s", value_of(type, a), value_of(type, b),
+             type->name);
   }
   note_overflow(description, SIMT_CALLER, text);
 }

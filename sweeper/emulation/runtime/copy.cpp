@@ -61,12 +61,12 @@ extern "C" void simt_copy_async(void* destination, const void* source, unsigned 
   if (bytes != 4 && bytes != 8 && bytes != 16)
     fail(misaligned(destination, code), "an asynchronous copy of %u bytes; 4, 8 or 16 are possible", bytes);
   if (zero_bytes > bytes) {
-    fail(misaligned(destination, code), "an asynchronous copy of %u bytes with %u of them zero", bytes, zero_bytes);
+    fail(misaligned(destination, code), "an asynchronous copy of %u bytes with %u of them zero", bytes,
+         zero_bytes);
   }
   need_alignment(destination, bytes, "an asynchronous copy", code);
   if (zero_bytes < bytes) need_alignment(source, bytes, "an asynchronous copy", code);
-  if (launch.findings)
-    check_copy_begins(destination, source, bytes, zero_bytes, code);
+  if (launch.findings) check_copy_begins(destination, source, bytes, zero_bytes, code);
   Copies& copies = copies_of(simt_thread);
   if (copies.count == copies.capacity) {
     copies.capacity = copies.capacity ? 2 * copies.capacity : 16;

@@ -174,8 +174,9 @@ extern "C" __attribute__((visibility("default"), noreturn)) void __assert_fail(c
                                                                                const char* file,
                                                                                unsigned line,
                                                                                const char*) noexcept {
-  simt::fail({simt::Kind::kAssertion, simt::Access::kUnknown, simt::kNowhere, 0, static_cast<int>(line), file},
-             "%s at %s:%u", condition, simt::base_name(file), line);
+  const int number = static_cast<int>(line);
+  simt::fail({simt::Kind::kAssertion, simt::Access::kUnknown, simt::kNowhere, 0, number, file}, "%s at %s:%u",
+             condition, simt::base_name(file), line);
 }
 
 extern "C" int simt_print(const char* format, ...) {

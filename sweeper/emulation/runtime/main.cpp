@@ -113,7 +113,8 @@ static void prepare_arguments() {
 
 static void map_findings() {
   if (!launch.request.checked) return;
-  void* pages = mmap(nullptr, sizeof(Findings), PROT_READ | PROT_WRITE, MAP_SHARED, launch.request.findings, 0);
+  constexpr int kAccess = PROT_READ | PROT_WRITE;
+  void* pages = mmap(nullptr, sizeof(Findings), kAccess, MAP_SHARED, launch.request.findings, 0);
   if (pages == MAP_FAILED) fail({Kind::kInternal}, "no memory for findings");
   launch.findings = static_cast<Findings*>(pages);
 }

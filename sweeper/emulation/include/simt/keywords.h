@@ -37,8 +37,9 @@
 #endif
 #define __assume(condition) __builtin_assume(condition)
 
-// In a module that is checked, SIMT_HERE() names the line that is about to wait; what a kernel calls of these
-// headers becomes part of the line that calls it (SIMT_INLINE, debug.py); SIMT_UNCHECKED code is nobody's concern.
+// In a module that is checked, SIMT_HERE() names the line that is about to wait; what a kernel calls of
+// these headers becomes part of the line that calls it (SIMT_INLINE, and places.py); SIMT_UNCHECKED code is
+// nobody's concern.
 #ifdef __SWEEPER_CHECKED__
 #define SIMT_HERE() simt_here()
 #define SIMT_READS_NOBODY(lane, source) simt_reads_nobody(lane, source)
@@ -56,3 +57,7 @@
 #define SIMT_INLINE inline
 #define SIMT_UNCHECKED
 #endif
+
+// The same words for a kernel that brings an emulated way of its own, spelled as CUDA spells its own.
+#define __emulated__ SIMT_INLINE
+#define __unchecked__ SIMT_UNCHECKED
