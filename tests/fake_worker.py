@@ -72,6 +72,12 @@ class FakeBackend:
         with (self._folder / "calls").open("a") as calls:
             calls.write(text + "\n")
 
+    def identify(self, device: int, name: str | None) -> tuple[Target, DeviceIdentity]:
+        self._note("identify")
+        if (self._folder / "nameless").exists():
+            raise SetupError("no driver", hint="install one")
+        return target(name or "h200"), DeviceIdentity("Fake", uuid=f"FAKE-{device}", index=device)
+
     def open(self, device: int, name: str | None) -> tuple[Target, DeviceIdentity]:
         self._note("open")
         self._fail_at_open()
@@ -99,7 +105,8 @@ class FakeBackend:
         self._note("canary")
 
     def prepare(self, spec: KernelSpec, problem: Problem) -> None:
-        self._note(f"prepare {problem.dims['N']}")
+        taken = problem.ahead is not None and problem.ahead.take(problem.key) is not None
+        self._note(f"prepare {problem.dims['N']}" + (" with inputs" if taken else ""))
         if problem.dims["N"] > 1_000_000:
             raise TrialFailed(Status.OUT_OF_MEMORY, Stage.LOAD, "wanted more", details={"wanted_bytes": 1})
 

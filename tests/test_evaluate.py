@@ -43,7 +43,7 @@ class StubWorker:
         self.closed = False
         StubWorker.opened.append(self)
 
-    def open(self) -> tuple[Target, DeviceIdentity]:
+    def identify(self) -> tuple[Target, DeviceIdentity]:
         identity = DeviceIdentity(
             self.products[self.device], uuid=f"GPU-{self.device}", driver="580.1", index=self.device
         )
@@ -189,7 +189,7 @@ class TestLive:
         def missing(self: Any) -> Any:
             raise SetupError("there is no CUDA device 0")
 
-        monkeypatch.setattr(StubWorker, "open", missing)
+        monkeypatch.setattr(StubWorker, "identify", missing)
         with pytest.raises(SetupError, match="no CUDA device 0"):
             LiveEvaluator("cuda", config())
         assert stubs["builder"].closed
@@ -202,8 +202,8 @@ class TestLive:
         self, stubs: dict[str, Any], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         done = threading.Event()
-        opened = StubWorker.open
-        monkeypatch.setattr(StubWorker, "open", lambda self: (done.wait(20), opened(self))[1])
+        known = StubWorker.identify
+        monkeypatch.setattr(StubWorker, "identify", lambda self: (done.wait(20), known(self))[1])
         LiveEvaluator("cuda", config(), meanwhile=done.set).close()
         assert done.is_set()
 

@@ -37,7 +37,7 @@ class StubWorker:
         self.closed = False
         self.killed = threading.Event()
 
-    def open(self) -> tuple[Target, DeviceIdentity]:
+    def identify(self) -> tuple[Target, DeviceIdentity]:
         return target("h200"), DeviceIdentity("Fake", uuid=f"GPU-{self.index}", index=self.index)
 
     def prepare(self, spec: Any, dims: Any, seed: int) -> None:
@@ -371,7 +371,7 @@ class TestOpeningPreparingAndClosing:
 
     def test_where_one_device_cannot_be_opened_none_stays_open(self) -> None:
         class Missing(StubWorker):
-            def open(self) -> tuple[Target, DeviceIdentity]:
+            def identify(self) -> tuple[Target, DeviceIdentity]:
                 raise SetupError("there is no CUDA device 1")
 
         workers = [StubWorker(0), Missing(1)]

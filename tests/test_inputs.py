@@ -6,6 +6,7 @@ from specs import array
 
 from sweeper.dtypes import DTYPES, dtype
 from sweeper.errors import KernelError
+from sweeper.problem import inputs
 from sweeper.problem.arguments import resolve_array
 from sweeper.problem.inputs import FILLS, amplitude, generate, stream
 
@@ -137,3 +138,13 @@ def terms_of_8_sigma(a):
 )
 def test_integers_are_as_large_as_their_sums_allow(precision, fill, terms, output, expected):
     assert scale(precision, fill, terms=terms, output=output) == expected
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64", "bfloat16"])
+@pytest.mark.parametrize("shape", [(1500, 1501), (7, 200_003)])
+def test_data_do_not_depend_on_how_many_processors_draw_them(monkeypatch, precision, shape):
+    array = made(precision=precision, shape=shape)
+    monkeypatch.setattr(inputs.os, "cpu_count", lambda: 1)
+    alone = generate(array, seed=5)
+    monkeypatch.setattr(inputs.os, "cpu_count", lambda: 3)
+    assert generate(array, seed=5).tobytes() == alone.tobytes()

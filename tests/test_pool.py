@@ -70,6 +70,43 @@ def test_devices_are_counted_in_pci_order(worker):
     assert worker.open()[1].driver == "PCI_BUS_ID"
 
 
+def test_a_device_is_known_before_it_is_opened(worker, tmp_path):
+    limits, identity = worker.identify()
+    assert (limits, identity.uuid) == (target("h200"), "FAKE-0")
+    assert calls(tmp_path) == ["identify"]
+
+
+def test_the_first_problem_opens_it_with_the_inputs_on_their_way(worker, spec, tmp_path):
+    worker.identify()
+    worker.prepare(spec, {"N": 4}, seed=1)
+    assert calls(tmp_path) == ["identify", "open", "prepare 4 with inputs"]
+    assert worker.restarts == 0
+    worker.prepare(spec, {"N": 8}, seed=1)
+    assert calls(tmp_path)[-1] == "prepare 8"
+
+
+def test_another_device_than_the_known_one_is_refused(worker, spec, tmp_path):
+    worker.identify()
+    (tmp_path / "uuid").write_text("FAKE-9")
+    with pytest.raises(SetupError, match="another one now: FAKE-9, before FAKE-0"):
+        worker.prepare(spec, {"N": 4}, seed=1)
+
+
+def test_a_refusal_to_be_known_is_the_users_to_hear(worker, tmp_path):
+    (tmp_path / "nameless").touch()
+    with pytest.raises(SetupError, match="no driver"):
+        worker.identify()
+    assert calls(tmp_path) == ["identify"]
+
+
+def test_a_worker_that_died_since_it_was_known_is_started_again(worker, spec, tmp_path):
+    worker.identify()
+    worker.kill()
+    worker.prepare(spec, {"N": 4}, seed=1)
+    assert worker.restarts == 1
+    assert calls(tmp_path) == ["identify", "open", "prepare 4 with inputs"]
+
+
 def test_a_configuration_is_measured(worker, spec):
     outcome = measure(prepared(worker, spec), "right", cache="warm")
     assert outcome.check.passed
@@ -141,7 +178,7 @@ def test_a_successor_is_proved_and_prepared_before_it_goes_on(worker, spec, tmp_
     fail(prepared(worker, spec), "segfault")
     measure(worker, "right")
     after = calls(tmp_path)[calls(tmp_path).index("measure segfault") + 1 :]
-    assert after == ["open", "canary", "prepare 4", "measure right"]
+    assert after == ["open", "canary", "prepare 4 with inputs", "measure right"]
 
 
 def test_a_lost_context_gets_a_new_process(worker, spec, tmp_path):

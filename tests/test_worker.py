@@ -175,7 +175,8 @@ def test_serving_makes_the_backend_at_the_first_request_and_closes_it(tmp_path, 
         made.append((scratch, allow_shared))
         return FakeBackend(scratch)
 
-    def serve(handler):
+    def serve(handler, *, meanwhile):
+        meanwhile()
         assert not made
         assert handler({"op": "open", "device": 0, "target": None})["ok"]
         assert handler({"op": "canary"})["ok"]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,7 +30,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     try:
         arguments = normalise(given, groups=_groups(), default_root=Path.cwd() / "results" / "runs")
-        return _run(arguments, given)
+        with _worker_on_its_way(arguments):
+            return _run(arguments, given)
     except SweeperError as error:
         print(f"error: {error}", file=sys.stderr)  # noqa: T201
         return error.exit_code
@@ -40,6 +42,23 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _groups() -> list[str]:
     return [p.name for p in conf_dir().iterdir() if p.is_dir()]
+
+
+@contextlib.contextmanager
+def _worker_on_its_way(arguments: Arguments) -> Iterator[None]:
+    """Let the process that will own the GPU load while the configuration is composed."""
+    from sweeper.device.present import why_no_gpu
+    from sweeper.worker.spare import drop_spare, keep_spare
+
+    unused = arguments.shows or any(
+        override.lstrip("+").startswith(("backend", "dry_run")) for override in arguments.hydra
+    )
+    try:
+        if not unused and why_no_gpu(ask=False) is None:
+            keep_spare("cuda")
+        yield
+    finally:
+        drop_spare()
 
 
 def _run(arguments: Arguments, given: Sequence[str]) -> int:

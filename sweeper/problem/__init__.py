@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sweeper.problem.ahead import InputsAhead
 from sweeper.problem.problem import (
     Problem,
     ReferenceValues,
@@ -13,6 +14,7 @@ from sweeper.problem.problem import (
 )
 
 __all__ = [
+    "InputsAhead",
     "Problem",
     "ReferenceValues",
     "ResolvedArray",

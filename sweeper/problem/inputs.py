@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -33,6 +36,9 @@ _NORMAL_PEAK = 8.0
 _SMALL_INTEGER = 8
 _INTEGER = 127
 _CHUNK = 1 << 16
+_MOST_THREADS = 8
+# Fewer elements than this are drawn sooner than a thread is there.
+_THREAD_SHARE = 1 << 19
 
 
 def stream(seed: int, name: str) -> np.random.Generator:
@@ -89,14 +95,40 @@ def generate(array: ResolvedArray, seed: int) -> npt.NDArray[Any]:
         whole: npt.NDArray[Any] = rng.integers(low, top + 1, array.shape, dtype=array.dtype.storage.type)
         return whole
     data = np.empty(array.shape, array.dtype.storage)
+    flat = data.reshape(-1)
     # NumPy draws float32 and float64 itself; the 16-bit types are rounded from float32.
     native = array.dtype.storage if array.dtype.bytes >= 4 else np.dtype(np.float32)
-    for part in _chunks(data.reshape(-1)):
+    workers = min(_MOST_THREADS, os.cpu_count() or 1, flat.size // _THREAD_SHARE)
+    if array.fill != "uniform" or workers < 2:
+        _fill(rng, array, flat, native)
+        return data
+    share = -(-flat.size // workers // _CHUNK) * _CHUNK
+    with ThreadPoolExecutor(workers, thread_name_prefix="inputs") as threads:
+        starts = range(0, flat.size, share)
+        parts = [flat[start : start + share] for start in starts]
+        streams = [_further(stream(seed, array.name), start, native) for start in starts]
+        for done in [
+            threads.submit(_fill, *each, native) for each in zip(streams, repeat(array), parts, strict=False)
+        ]:
+            done.result()
+    return data
+
+
+def _further(rng: np.random.Generator, drawn: int, native: np.dtype[Any]) -> np.random.Generator:
+    """`rng` as it is after `drawn` uniform values (an even number): of float32 one step gives two."""
+    bits: Any = rng.bit_generator
+    bits.advance(drawn * native.itemsize // 8)
+    return rng
+
+
+def _fill(
+    rng: np.random.Generator, array: ResolvedArray, flat: npt.NDArray[Any], native: np.dtype[Any]
+) -> None:
+    for part in _chunks(flat):
         drawn = part if native == part.dtype else np.empty(part.size, native)
         _draw(rng, array, drawn)
         if drawn is not part:
             part[...] = drawn
-    return data
 
 
 def _chunks(flat: npt.NDArray[Any]) -> Iterator[npt.NDArray[Any]]:

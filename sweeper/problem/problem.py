@@ -21,6 +21,7 @@ import numpy.typing as npt
 from sweeper.errors import ConfigError, KernelError
 from sweeper.expressions import Value
 from sweeper.model import ArraySpec, Check, KernelSpec, Point, digest
+from sweeper.problem.ahead import InputsAhead
 from sweeper.problem.arguments import (
     ResolvedArray,
     ResolvedScalar,
@@ -85,6 +86,7 @@ class Problem:
     flops: int | None
     seed: int
     contraction: Contraction | None = field(default=None, repr=False)
+    ahead: InputsAhead | None = field(default=None, repr=False, compare=False)
 
     @property
     def arrays(self) -> tuple[ResolvedArray, ...]:
@@ -120,6 +122,9 @@ class Problem:
 
     def inputs(self) -> dict[str, Array]:
         """The data of every array that is read, by name: see `sweeper.problem.inputs`."""
+        ready = self.ahead.take(self.key) if self.ahead is not None else None
+        if ready is not None:
+            return ready
         return self.conform({a.name: generate(a, self.seed) for a in self.arrays if a.is_input})
 
     def conform(self, inputs: Mapping[str, Array]) -> dict[str, Array]:

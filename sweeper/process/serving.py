@@ -30,9 +30,10 @@ class StopServing(Exception):
         self.reply = reply
 
 
-def serve(handler: Callable[[Message], Message]) -> None:
+def serve(handler: Callable[[Message], Message], *, meanwhile: Callable[[], object] = lambda: None) -> None:
     """The child's side: answer each request with `handler(message)` until told to end.
 
+    `meanwhile` is called once before the first is read: what it loads is ready when a request comes.
     Call it before importing much: the guard is a fork, which wants a process of one thread. An
     exception out of `handler` ends the process; its traceback is in what the parent has of the
     child's output. Raises SetupError when the process was not started by a `Child`.
@@ -50,6 +51,7 @@ def serve(handler: Callable[[Message], Message]) -> None:
     guard = os.fork()
     if guard == 0:
         _guard(request_fd)
+    meanwhile()
     told = _answer(handler, request_fd, reply_fd)
     if told:
         os.kill(guard, signal.SIGKILL)

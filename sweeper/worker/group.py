@@ -25,12 +25,13 @@ __all__ = ["DeviceGroup"]
 
 
 class DeviceGroup:
-    """The devices of `workers`, opened, each taking the first ticket in asked order that is built.
+    """The devices of `workers`, known at once and opened by the first `prepare`.
 
-    With `stop_factor`, a configuration need not be sampled in full once it is known to be that many times
-    slower than the best so far. A device that becomes unusable is dropped and its ticket tried once on
-    another; when the last one is lost, every ticket fails with its SetupError. `say` hears of it.
-    Raises SetupError where a device cannot be opened; none is left open then.
+    Each takes the first ticket in asked order that is built. With `stop_factor`, a configuration need not
+    be sampled in full once it is known to be that many times slower than the best so far. A device that
+    becomes unusable is dropped and its ticket tried once on another; when the last one is lost, every
+    ticket fails with its SetupError. `say` hears of it. Raises SetupError where a device cannot be had;
+    none is left open then.
     """
 
     def __init__(

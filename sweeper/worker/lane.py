@@ -42,9 +42,12 @@ class Lane:
 
 
 def opened(workers: Sequence[DeviceWorker]) -> list[Lane]:
-    """A lane for each worker. Where one cannot be opened, all are closed again."""
+    """A lane for each worker, its device known; opened it is with the first problem.
+
+    Where one cannot be had, all are closed again.
+    """
     try:
-        return _side_by_side(lambda worker: Lane(worker, *worker.open()), workers, workers)
+        return _side_by_side(lambda worker: Lane(worker, *worker.identify()), workers, workers)
     except BaseException:
         for worker in workers:
             with contextlib.suppress(SetupError):

@@ -1,13 +1,16 @@
 """The process that owns a device: `python -m sweeper.worker.main BACKEND`, started by `sweeper.worker.pool`.
 
-Little is imported before `serve` has forked its guard; the rest follows with the first request.
+Little is imported before `serve` has forked its guard; the rest is loaded while the first request is awaited.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import importlib
 import os
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,6 +42,24 @@ def _emulator(scratch: Path | None, allow_shared: bool) -> Backend:
 BACKENDS: Mapping[str, MakeBackend] = {"cuda": _cuda, "emulator": _emulator}
 
 
+def _load(name: str) -> None:
+    """Load what the first request will need, the driver's own start beside it.
+
+    What cannot be loaded is left to that request, which says so in its reply.
+    """
+    if name == "cuda":
+        threading.Thread(target=_start_driver, name="starting the driver", daemon=True).start()
+    modules = {"cuda": ["sweeper.backend.cuda", "pycuda.driver"], "emulator": ["sweeper.backend.emulator"]}
+    for module in ["sweeper.worker.operations", *modules.get(name, [])]:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(module)
+
+
+def _start_driver() -> None:
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL("libcuda.so.1").cuInit(0)
+
+
 class _FirstRequest:
     """Makes the handler when the first request comes."""
 
@@ -68,7 +89,7 @@ def run(args: Sequence[str], backends: Mapping[str, MakeBackend] = BACKENDS) -> 
     name, scratch, *rest = args
     make = backends[name]
     handler = _FirstRequest(lambda: make(Path(scratch) if scratch else None, "shared" in rest))
-    serve(handler)
+    serve(handler, meanwhile=lambda: _load(name))
     with contextlib.suppress(Exception):
         handler.close()
     sys.stdout.flush()

@@ -2,7 +2,8 @@
 
 | request | reply beside `ok` |
 |---|---|
-| `open` device, target | target, identity |
+| `identify` device, target | target, identity, opened (whether that took opening it) |
+| `open` device, target, coming (what `prepare` will be asked, or nothing) | target, identity |
 | `canary` | |
 | `prepare` kernel (the description's node), path, dims, seed | |
 | `measure` params, build, protocol | outcome |
@@ -26,7 +27,7 @@ from sweeper.device import Target
 from sweeper.errors import SetupError, SweeperError, TrialFailed
 from sweeper.kernel import description as kernel
 from sweeper.model import Build, KernelSpec, Point, Stage, Status, canonical_json
-from sweeper.problem import resolve
+from sweeper.problem import InputsAhead, Problem, resolve
 from sweeper.process import StopServing
 from sweeper.resources.geometry import launch_of
 from sweeper.wire import from_wire, to_wire
@@ -46,7 +47,9 @@ class Operations:
         self._dims: Mapping[str, int] = {}
         self._seed = 0
         self._prepared = ""
+        self._ahead: InputsAhead | None = None
         self._operations: dict[str, Callable[[Message], Message]] = {
+            "identify": self._identify,
             "open": self._open,
             "canary": self._canary,
             "prepare": self._prepare,
@@ -82,7 +85,17 @@ class Operations:
             hint = "this is a fault in sweeper, or in a reference function of the kernel"
             return _error("WorkerError", f"{type(error).__name__} in {where}: {error}", hint)
 
+    def _identify(self, message: Message) -> Message:
+        identify = getattr(self._backend, "identify", None)
+        if identify is None:
+            return {**self._open(message), "opened": True}
+        limits, identity = identify(message["device"], message["target"])
+        return {"target": to_wire(limits), "identity": to_wire(identity), "opened": False}
+
     def _open(self, message: Message) -> Message:
+        coming = message.get("coming")
+        if coming is not None:
+            self._ahead = InputsAhead(lambda: self._problem_of(coming))
         self._target, identity = self._backend.open(message["device"], message["target"])
         return {"target": to_wire(self._target), "identity": to_wire(identity)}
 
@@ -101,11 +114,18 @@ class Operations:
         self._ready(spec, spec.default_point)
         return {}
 
+    @staticmethod
+    def _problem_of(message: Message) -> Problem:
+        spec = kernel.load(message["kernel"], Path(message["path"]))
+        return resolve(spec, message["dims"], spec.default_point, seed=message["seed"])
+
     def _ready(self, spec: KernelSpec, point: Point) -> None:
         """Prepare the problem at `point`; most kernels have the same one at every point."""
         problem = resolve(spec, self._dims, point, seed=self._seed)
         if problem.key != self._prepared:
             self._prepared = ""
+            if self._ahead is not None:
+                problem, self._ahead = self._ahead.given_to(problem), None
             self._backend.prepare(spec, problem)
             self._prepared = problem.key
 

@@ -16,9 +16,10 @@ from sweeper.device import DeviceIdentity, Target
 from sweeper.errors import SetupError, SweeperError, TrialFailed, WorkerError
 from sweeper.model import Build, Check, KernelSpec, Launch, Point, Stage, Status
 from sweeper.problem import Problem, resolve
-from sweeper.process import Child, ChildDied, ChildError, ChildTimeout, ChildUnkillable
+from sweeper.process import ChildDied, ChildError, ChildTimeout, ChildUnkillable
 from sweeper.wire import from_wire, to_wire
 from sweeper.worker.deadlines import Deadlines
+from sweeper.worker.spare import WORKER_MODULE, take_spare, worker_child
 
 __all__ = ["Deadlines", "DeviceWorker"]
 
@@ -64,23 +65,40 @@ class DeviceWorker:
         scratch: Path | None = None,
         allow_shared: bool = False,
         deadlines: Deadlines | None = None,
-        module: str = "sweeper.worker.main",
+        module: str = WORKER_MODULE,
         env: Mapping[str, str] | None = None,
     ) -> None:
         self.backend = backend
         self.device = device
         self.restarts = -1
         self._target_name = target
-        self._own_scratch = None if scratch else tempfile.TemporaryDirectory(prefix="sweeper-")
-        folder = scratch or Path(self._own_scratch.name if self._own_scratch else "")
-        args = [backend, str(folder), *(["shared"] if allow_shared else [])]
-        # CUDA's own order is fastest first; PCI order is what nvidia-smi shows.
-        order = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-        self._child = Child(module, args, env={**order, **(env or {})}, name=f"the {backend} worker")
+        self._own_scratch: tempfile.TemporaryDirectory[str] | None = None
+        usual = scratch is None and not allow_shared and module == WORKER_MODULE and not env
+        spare = take_spare(backend) if usual else None
+        if spare is not None:
+            self._own_scratch, self._child, self.restarts = spare.scratch, spare.child, 0
+        else:
+            if scratch is None:
+                self._own_scratch = tempfile.TemporaryDirectory(prefix="sweeper-")
+            folder = scratch or Path(self._own_scratch.name if self._own_scratch else "")
+            self._child = worker_child(
+                backend, str(folder), shared=allow_shared, module=module, env=env or {}
+            )
         self._deadlines = deadlines or Deadlines()
         self._opened: tuple[Target, DeviceIdentity] | None = None
+        self._identified: tuple[Target, DeviceIdentity] | None = None
+        self._is_open = False
+        self._coming: Message | None = None
         self._preparation: _Preparation | None = None
         self._closed = False
+
+    def identify(self) -> tuple[Target, DeviceIdentity]:
+        """Start the worker and learn what its device is; raises as `open`, which has to follow."""
+        self._ensure_running(whole=False)
+        known = self._opened or self._identified
+        if known is None:
+            raise AssertionError("a running worker has been identified")
+        return known
 
     def open(self) -> tuple[Target, DeviceIdentity]:
         """Start the worker on its device. Raises SetupError, and WorkerError if it keeps dying."""
@@ -102,7 +120,7 @@ class DeviceWorker:
             "dims": dict(dims),
             "seed": seed,
         }
-        self._preparation = None
+        self._preparation, self._coming = None, message
         self._call(message, self._deadlines.prepare(problem), Stage.LOAD)
         self._preparation = _Preparation(message, spec, problem)
 
@@ -173,10 +191,11 @@ class DeviceWorker:
             self._raise(reply)
         return reply
 
-    def _ensure_running(self) -> None:
+    def _ensure_running(self, *, whole: bool = True) -> None:
+        """See that a process runs which has its device open; not `whole`, that it says what device it is."""
         if self._closed:
             raise WorkerError(f"{self._child.name} was closed")
-        if self._child.alive:
+        if self._child.alive and (self._is_open or not (whole or self._identified is None)):
             return None
         failures: list[SweeperError] = []
         timeouts = 0
@@ -184,7 +203,7 @@ class DeviceWorker:
             if failures:
                 time.sleep(self._deadlines.backoff_s * 2 ** (len(failures) - 1))
             try:
-                return self._start()
+                return self._start(whole=whole)
             except ChildUnkillable as error:
                 raise self._sick(error) from None
             except (ChildError, SetupError, TrialFailed) as error:
@@ -201,22 +220,36 @@ class DeviceWorker:
             hint="see what it printed above; the rest of the sweep can go on later from the store",
         )
 
-    def _start(self) -> None:
-        """Start a process and bring it to where the last one stood."""
-        self._child.start()
-        self.restarts += 1
-        request = {"op": "open", "device": self.device, "target": self._target_name}
-        reply = self._ask(request, self._deadlines.open_s)
-        opened = from_wire(Target, reply["target"]), from_wire(DeviceIdentity, reply["identity"])
+    def _start(self, *, whole: bool) -> None:
+        """Start a process, unless one runs already, and bring it to where the last one stood."""
+        if not self._child.alive:
+            self._is_open = False
+            self._child.start()
+            self.restarts += 1
+        request: Message = {"device": self.device, "target": self._target_name}
+        if not whole:
+            reply = self._ask({"op": "identify", **request}, self._deadlines.open_s)
+            self._identified = self._same_device(reply)
+            if not reply["opened"]:
+                return
+        else:
+            reply = self._ask({"op": "open", **request, "coming": self._coming}, self._deadlines.open_s)
+        opened = self._same_device(reply)
         if self._opened is not None:
-            if opened[1].uuid != self._opened[1].uuid:
-                raise SetupError(
-                    f"device {self.device} is another one now: {opened[1].uuid}, before {self._opened[1].uuid}"
-                )
             self._ask({"op": "canary"}, self._deadlines.open_s)
             if self._preparation is not None:
                 self._ask(self._preparation.message, self._deadlines.prepare(self._preparation.problem))
-        self._opened = opened
+        self._opened, self._is_open = opened, True
+
+    def _same_device(self, reply: Message) -> tuple[Target, DeviceIdentity]:
+        """What `reply` says of the device. Raises SetupError where that is not the one of before."""
+        told = from_wire(Target, reply["target"]), from_wire(DeviceIdentity, reply["identity"])
+        known = self._opened or self._identified
+        if known is not None and told[1].uuid != known[1].uuid:
+            raise SetupError(
+                f"device {self.device} is another one now: {told[1].uuid}, before {known[1].uuid}"
+            )
+        return told
 
     def _ask(self, message: Message, deadline_s: float) -> Message:
         reply = self._child.request(message, deadline_s=deadline_s)

@@ -14,6 +14,8 @@ from sweeper.backend.base import MeasureProtocol, Outcome
 from sweeper.backend.cuda.arguments import Arguments, ArgumentSets, allocated_bytes
 from sweeper.backend.cuda.cublas import Cublas, gemm_of, neutral_environment
 from sweeper.backend.cuda.device import CudaDevice
+from sweeper.backend.cuda.driver_api import find_device, wake
+from sweeper.backend.cuda.identity import claim
 from sweeper.backend.cuda.judge import Judge, judge_by, judge_of
 from sweeper.backend.cuda.kernel import LoadedKernel, load_kernel, plain_kernel
 from sweeper.backend.cuda.monitor import READINGS_EVERY_S
@@ -21,7 +23,7 @@ from sweeper.backend.cuda.phases import Phases
 from sweeper.backend.cuda.reference_cache import ReferenceCache
 from sweeper.backend.cuda.timing import Timer
 from sweeper.backend.cuda.verification import Launcher, Verification
-from sweeper.device import DeviceIdentity, Target
+from sweeper.device import DeviceIdentity, Target, from_query
 from sweeper.device.nvml import Nvml
 from sweeper.errors import ConfigError, KernelError, SetupError, TrialFailed
 from sweeper.model import Build, Check, KernelSpec, Launch, Point, Stage, Timing
@@ -67,15 +69,49 @@ class CudaBackend:
         self._opened: tuple[CudaDevice, Target] | None = None
         self._prepared: _Prepared | None = None
         self._timer: Timer | None = None
+        self._claimed: tuple[int | None] | None = None
         self._cublas: Cublas | None = None
+
+    def identify(self, device: int, target: str | None) -> tuple[Target, DeviceIdentity]:
+        """Claim the GPU number `device` and say what it is; its context is made meanwhile.
+
+        Takes a fraction of the time of `open`, which has to follow. Raises SetupError as `open` does.
+        """
+        del target
+        neutral_environment()
+        found = find_device(device)
+        self._claimed = (None if self._allow_shared else claim(device, found.pci_bus_id, self._nvml),)
+        wake(device)
+        clock = self._nvml.readings(found.pci_bus_id).max_sm_clock_mhz
+        limits = from_query(
+            found.attributes,
+            name=found.name,
+            memory_bytes=found.memory_bytes,
+            max_clock_mhz=int(clock) if clock else None,
+        )
+        identity = DeviceIdentity(
+            name=found.name,
+            uuid=found.uuid,
+            pci_bus_id=found.pci_bus_id,
+            driver=self._nvml.driver_version() or "",
+            cuda_driver=f"{found.cuda_version // 1000}.{found.cuda_version % 1000 // 10}",
+            memory_bytes=found.memory_bytes,
+            index=device,
+        )
+        return limits, identity
 
     def open(self, device: int, target: str | None) -> tuple[Target, DeviceIdentity]:
         """Take the GPU number `device`; its limits are its own, whatever `target` says."""
         del target
         neutral_environment()
         opened = CudaDevice(
-            device, self._nvml, allow_shared=self._allow_shared, readings_every_s=self._readings_every_s
+            device,
+            self._nvml,
+            allow_shared=self._allow_shared,
+            readings_every_s=self._readings_every_s,
+            claimed=self._claimed,
         )
+        self._claimed = None
         limits = opened.target()
         self._opened = opened, limits
         return limits, opened.identity()

@@ -46,7 +46,8 @@ class CudaDevice:
 
     All work goes to `stream`; `code` holds our own kernels, `heat` how warm the device is, `monitor` what
     NVML says of it, at most `readings_every_s` seconds old. Raises SetupError where there is no such
-    device, CUDA cannot be started on it, or another process uses it and not `allow_shared`.
+    device, CUDA cannot be started on it, or another process uses it and not `allow_shared`. `claimed` says
+    that the device is ours already, with the lock's file descriptor (None where no lock can be had).
     """
 
     def __init__(
@@ -56,13 +57,16 @@ class CudaDevice:
         *,
         allow_shared: bool = False,
         readings_every_s: float = READINGS_EVERY_S,
+        claimed: tuple[int | None] | None = None,
     ) -> None:
         self.drv = _load_driver()
         self.index = index
         self._nvml = nvml
         self._device = self._find(index)
         self.pci_bus_id = str(self._device.pci_bus_id())
-        self._lock = None if allow_shared else claim(index, self.pci_bus_id, nvml)
+        if claimed is None:
+            claimed = (None if allow_shared else claim(index, self.pci_bus_id, nvml),)
+        self._lock = claimed[0]
         with self._starting():
             self._context = self._device.retain_primary_context()
             self._context.push()
