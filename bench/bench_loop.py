@@ -15,6 +15,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -126,7 +127,7 @@ def main(given: Sequence[str] | None = None) -> None:
             tally = tune(
                 study,
                 space,
-                make(name, space, 0),
+                partial(make, name, space, 0),
                 Recorder(store),
                 Deaf(),
                 budget=chosen.points,

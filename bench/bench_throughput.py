@@ -3,26 +3,27 @@
     python bench/bench_throughput.py [--points 25,200] [--repeat 3,1] [--part kt,nvcc,nvrtc,warm] [--out FOLDER]
 
 Every run is a process of its own. A run's seconds count from the call that opens the device to the last
-result: for Kernel Tuner all of `tune_kernel`, for us the start of worker and compilers, the inputs, the
-reference, every configuration built, proved right, timed by as many launches (7), and stored. Kernel Tuner
-verifies nothing here and does not flush the cache. Parts: `kt`; `nvcc` and `nvrtc` with an empty cache of
-builds, `warm` with a full one; `nvrtc2` and `warm2` on two GPUs where there are two; `shipped` is nvrtc with
-the default measuring protocol. Writes throughput.csv, .json and .md into FOLDER (results/h200). Ends with 3
-where there is no GPU.
+result: for Kernel Tuner all of `tune_kernel`, for us the device's context, compilers, inputs, reference, and
+every configuration built, proved right, timed and stored. As in a command, the process that will own the GPU
+starts with the run, beside this one's imports; `process_seconds` has everything. Both launch a configuration 7
+times: Kernel Tuner times all of them, we prove one before the others and one after, on other inputs, and time
+5, each with a cold cache. Kernel Tuner verifies nothing here and does not flush. Parts: `kt`; `nvcc` and
+`nvrtc` with an empty cache of builds, `warm` with a full one; `early` is nvrtc with the early stop of what
+cannot be within a tenth of the best; `shipped` is nvrtc with the default measuring protocol; `nvrtc2` and
+`warm2` use two GPUs where there are two. Writes NAME.csv, .json and .md (throughput) into FOLDER
+(results/h200). Ends with 3 where there is no GPU.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
@@ -30,6 +31,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from throughput_one import MARK
+from throughput_report import summary, write
 
 from sweeper.cli.session import feasible_space
 from sweeper.config import BackendConfig, BuildConfig, Config, MeasureConfig, ShapeConfig
@@ -39,27 +42,26 @@ from sweeper.evaluate import LiveEvaluator
 from sweeper.kernel.description import load
 from sweeper.model import KernelSpec, Role, Trial
 from sweeper.problem import resolve
-from sweeper.provenance import run_record, write_json
+from sweeper.provenance import run_record
 from sweeper.space import Space
 from sweeper.store import Store
 from sweeper.table.row import time_ms
 from sweeper.tune import Study, tune
 
-SOURCE = Path(__file__).with_name("register_tile_macros.cu")
-ENTRY = "register_tile_macros"
+SOURCE = Path(__file__).with_name("prefetched_tile_macros.cu")
+ENTRY = "prefetched_tile_macros"
 LAUNCHES = 7
+# Of ours: one before the timing, one after it.
+PROOFS = 2
 LEVELS: dict[str, list[int]] = {
-    "BM": [32, 64, 128, 256],
-    "BN": [32, 64, 128, 256],
-    "BK": [4, 8, 16, 32],
-    "TM": [2, 4, 8],
-    "TN": [2, 4, 8],
+    "BM": [64, 128, 256],
+    "BN": [64, 128, 256],
+    "BK": [8, 16, 32],
+    "TM": [4, 8],
+    "TN": [4, 8],
+    "PAD": [0, 4],
+    "UNROLL": [1, 2, 4, 8],
 }
-COLUMNS = (
-    "points", "repetition", "part", "gpus", "seconds", "process_seconds", "configurations_per_s", "valid",
-    "best_ms", "best", "device_busy_share", "waiting_for_builds_s", "compile_s", "device_s", "search_s", "store_s",
-    "phases",
-)  # fmt: skip
 NODE: dict[str, Any] = {
     "name": ENTRY,
     "source": str(SOURCE),
@@ -67,12 +69,17 @@ NODE: dict[str, Any] = {
     "dtype": "float32",
     "dims": ["M", "N", "K"],
     "params": LEVELS,
-    "default": {"BM": 64, "BN": 64, "BK": 8, "TM": 4, "TN": 4},
-    "constraints": ["BM * BN // (TM * TN) in (64, 128, 256, 512)"],
+    "default": {"BM": 64, "BN": 64, "BK": 8, "TM": 4, "TN": 4, "PAD": 0, "UNROLL": 8},
+    # Whole vector loads a thread.
+    "constraints": [
+        "threads in (64, 128, 256, 512)",
+        "BM * BK % (4 * threads) == 0",
+        "BK * BN % (4 * threads) == 0",
+    ],
     "launch": {
         "block": ["(BM // TM) * (BN // TN)"],
         "grid": ["ceil(N / BN)", "ceil(M / BM)"],
-        "static_shared_bytes": "(BM + BN) * BK * 4",
+        "static_shared_bytes": "2 * BK * (BM + PAD + BN) * 4",
     },
     "args": [
         {"name": "A", "shape": ["M", "K"]},
@@ -136,21 +143,23 @@ def measure(part: str) -> MeasureConfig:
     """Kernel Tuner's number of launches and no warm-up; the default protocol for `shipped`."""
     if part == "shipped":
         return MeasureConfig(stop_factor=1.5)
+    timed = LAUNCHES - PROOFS
     return MeasureConfig(
         name="as Kernel Tuner",
         warmup_ms=0.0,
-        min_samples=LAUNCHES,
-        max_samples=LAUNCHES,
+        min_samples=timed,
+        max_samples=timed,
         max_seconds=60.0,
         verify_launches=1,
+        stop_factor=1.1 if part == "early" else None,
     )
 
 
-def run_ours(part: str, points: int, size: int, backend: str) -> dict[str, Any]:
+def run_ours(part: str, points: int, size: int, backend: str, workers: int) -> dict[str, Any]:
     """One search by us; the cache of builds is where SWEEPER_CACHE says."""
     gpus = 2 if part.endswith("2") else 1
     compiler = {"nvcc": "nvcc", "emulator": "auto"}.get(part if backend == "cuda" else backend, "nvrtc")
-    compiler = "nvcc" if part == "warm" and backend == "cuda" else compiler
+    compiler = "nvcc" if part in ("warm", "warm2") and backend == "cuda" else compiler
     spec = kernel()
     dims = {"M": size, "N": size, "K": size}
     space, rows = chosen_rows(spec, size, points)
@@ -159,18 +168,19 @@ def run_ours(part: str, points: int, size: int, backend: str) -> dict[str, Any]:
         shape=ShapeConfig(None, {}),
         measure=measure(part),
         backend=BackendConfig(name=backend),
-        build=BuildConfig(compiler=compiler),
+        build=BuildConfig(compiler=compiler, workers=workers),
     )
     began = time.perf_counter()
     with (
         tempfile.TemporaryDirectory() as folder,
         Store(Path(folder) / "study.db") as store,
-        closing(LiveEvaluator(backend, config, print, devices=range(gpus))) as world,
+        closing(
+            LiveEvaluator(backend, config, print, devices=range(gpus), problem=(spec, dims, 42))
+        ) as world,
     ):
-        world.prepare(spec, dims, seed=42)
         problem = resolve(spec, dims, spec.default_point, seed=42)
         study = Study(spec, dims, str(size), 42, problem.flops, problem.bytes, world, asdict(config.measure))
-        tally = tune(study, space, Chosen(rows), Recorder(store), Deaf(), budget=points, lookahead=1)
+        tally = tune(study, space, lambda: Chosen(rows), Recorder(store), Deaf(), budget=points, lookahead=1)
         seconds = time.perf_counter() - began
         devices = [asdict(device) for device in world.devices]
     return {
@@ -206,7 +216,7 @@ def run_kernel_tuner(points: int, size: int) -> dict[str, Any]:
 
     space, rows = chosen_rows(kernel(), size, points)
     wanted = {tuple(space.point(row).params[name] for name in LEVELS) for row in rows}
-    threads = sorted({bm // tm * (bn // tn) for bm, bn, _, tm, tn in wanted})
+    threads = sorted({bm // tm * (bn // tn) for bm, bn, _, tm, tn, *_ in wanted})
 
     def restriction(p: Mapping[str, int]) -> bool:
         right = p["block_size_x"] == p["BM"] // p["TM"] * (p["BN"] // p["TN"])
@@ -249,15 +259,11 @@ def run_kernel_tuner(points: int, size: int) -> dict[str, Any]:
     }
 
 
-_MARK = "RESULT "
-
-
 def in_own_process(part: str, points: int, chosen: argparse.Namespace, cache: Path) -> dict[str, Any]:
     """What one run found. Its output is shown where it fails."""
-    command = [
-        sys.executable, str(Path(__file__).resolve()), "--one", part, "--points", str(points),
-        "--size", str(chosen.size), "--backend", chosen.backend,
-    ]  # fmt: skip
+    script = Path(__file__).with_name("throughput_one.py").resolve()
+    numbers = [str(points), str(chosen.size), chosen.backend, str(chosen.workers)]
+    command = [sys.executable, str(script), part, *numbers]
     paths = [str(Path(__file__).resolve().parents[1]), os.environ.get("PYTHONPATH", "")]
     environment = {
         **os.environ, "SWEEPER_CACHE": str(cache), "PYTHONPATH": os.pathsep.join(filter(None, paths)),
@@ -268,31 +274,34 @@ def in_own_process(part: str, points: int, chosen: argparse.Namespace, cache: Pa
         stdin=subprocess.DEVNULL,
     )  # fmt: skip
     seconds = time.perf_counter() - began
-    found = [line for line in done.stdout.splitlines() if line.startswith(_MARK)]
+    found = [line for line in done.stdout.splitlines() if line.startswith(MARK)]
     if done.returncode != 0 or not found:
         print(f"{part} ({points} points) failed:\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}", flush=True)
         return {}
-    result: dict[str, Any] = json.loads(found[-1].removeprefix(_MARK))
+    result: dict[str, Any] = json.loads(found[-1].removeprefix(MARK))
     result["process_seconds"] = seconds
     return result
 
 
-def all_runs(chosen: argparse.Namespace, parts: Sequence[str]) -> list[dict[str, Any]]:
-    """Every part in turn, and that again for each repetition and number of points."""
-    rows = []
+def all_runs(
+    chosen: argparse.Namespace, parts: Sequence[str], save: Callable[[list[dict[str, Any]]], None]
+) -> list[dict[str, Any]]:
+    """Every part in turn, and that again for each repetition and number of points; `save` after each."""
+    rows: list[dict[str, Any]] = []
     repeats = [int(n) for n in chosen.repeat.split(",")]
     for i, points in enumerate(int(n) for n in str(chosen.points).split(",")):
         for repetition in range(repeats[min(i, len(repeats) - 1)]):
             with tempfile.TemporaryDirectory(prefix="throughput-") as root:
                 for part in parts:
-                    # `warm` finds what nvcc has built in this repetition, warm2 what nvrtc2 has.
-                    shared = {"warm": "nvcc", "warm2": "nvrtc2"}.get(part, part)
+                    # The warm ones find what nvcc has built in this repetition.
+                    shared = {"warm": "nvcc", "warm2": "nvcc"}.get(part, part)
                     found = in_own_process(part, points, chosen, Path(root) / shared)
                     if not found:
                         continue
                     row = {"points": points, "repetition": repetition, "part": part, **found}
                     row["configurations_per_s"] = points / row["seconds"]
                     rows.append(row)
+                    save(rows)
                     print(
                         f"{points:4d} points, {part:8s} {row['seconds']:7.2f} s,"
                         f" {row['configurations_per_s']:6.2f} a second, {row['valid']} valid,"
@@ -303,67 +312,23 @@ def all_runs(chosen: argparse.Namespace, parts: Sequence[str]) -> list[dict[str,
     return rows
 
 
-def summary(rows: Sequence[Mapping[str, Any]]) -> str:
-    """A Markdown table: medians over repetitions, and the ratio to Kernel Tuner with its spread."""
-    titles = [
-        "points", "run", "configurations a second", "× Kernel Tuner (least to most)", "best, ms", "valid",
-        "device busy", "s waiting for builds", "s searching and storing",
-    ]  # fmt: skip
-    lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
-    for points in dict.fromkeys(row["points"] for row in rows):
-        ofs = [row for row in rows if row["points"] == points]
-        theirs = {row["repetition"]: row["configurations_per_s"] for row in ofs if row["part"] == "kt"}
-        for part in dict.fromkeys(row["part"] for row in ofs):
-            own = [row for row in ofs if row["part"] == part]
-            ratios = sorted(
-                row["configurations_per_s"] / theirs[row["repetition"]]
-                for row in own
-                if row["repetition"] in theirs
-            )
-            middle = {
-                name: statistics.median(row[name] for row in own)
-                for name in ("configurations_per_s", "device_busy_share", "waiting_for_builds_s", "best_ms")
-            }
-            said = f"{statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})" if ratios else ""
-            loop = statistics.median(row["search_s"] + row["store_s"] for row in own)
-            lines.append(
-                f"| {points} | {_title(part)} | {middle['configurations_per_s']:.2f} | {said}"
-                f" | {middle['best_ms']:.4f} | {min(row['valid'] for row in own)}"
-                f" | {100 * middle['device_busy_share']:.0f} % | {middle['waiting_for_builds_s']:.2f} | {loop:.2f} |"
-            )
-    return "\n".join(lines) + "\n"
-
-
-def _title(part: str) -> str:
-    return {
-        "kt": "Kernel Tuner (nvcc through PyCUDA, one at a time, nothing verified)",
-        "nvcc": "nvcc, cold cache",
-        "nvrtc": "nvrtc, cold cache",
-        "warm": "warm cache",
-        "shipped": "nvrtc, cold cache, default protocol",
-        "nvrtc2": "nvrtc, cold cache, 2 GPUs",
-        "warm2": "warm cache, 2 GPUs",
-    }.get(part, part)
-
-
-def write(rows: Sequence[Mapping[str, Any]], chosen: argparse.Namespace, started: datetime) -> None:
-    folder: Path = chosen.out
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "throughput.csv").open("w", newline="", encoding="utf-8") as file:
-        lines = csv.DictWriter(file, COLUMNS, extrasaction="ignore", lineterminator="\n")
-        lines.writeheader()
-        lines.writerows(
-            {**row, "best": json.dumps(row["best"]), "phases": json.dumps(row["phases"])} for row in rows
-        )
+def save(rows: Sequence[Mapping[str, Any]], chosen: argparse.Namespace, started: datetime) -> None:
+    """What was measured so far, with where it comes from: a run that is cut off leaves that much."""
     devices = next((row["devices"] for row in rows if row.get("devices")), [])
     record = run_record(
         command=["python", "bench/bench_throughput.py", *sys.argv[1:]],
-        config={"points": chosen.points, "repeat": chosen.repeat, "size": chosen.size, "kernel": NODE},
+        config={
+            "workers": chosen.workers,
+            "points": chosen.points,
+            "repeat": chosen.repeat,
+            "size": chosen.size,
+            "kernel": {**NODE, "source": SOURCE.name},
+        },
         started=started,
         facts={"devices": devices, "kernel_tuner": _kernel_tuner_version()},
     )
-    write_json(record, folder / "throughput.json")
-    (folder / "throughput.md").write_text(summary(rows), encoding="utf-8")
+    chosen.out.mkdir(parents=True, exist_ok=True)
+    write(rows, record, chosen.out, chosen.name)
 
 
 def _kernel_tuner_version() -> str | None:
@@ -381,22 +346,13 @@ def main(given: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--points", default="25,200")
     parser.add_argument("--repeat", default="3,1", help="repetitions for each number of points")
-    parser.add_argument("--part", default="kt,nvcc,warm,nvrtc,shipped,nvrtc2,warm2")
+    parser.add_argument("--part", default="kt,nvcc,warm,nvrtc,early,shipped,nvrtc2,warm2")
     parser.add_argument("--size", type=int, default=4096)
+    parser.add_argument("--workers", type=int, default=0, help="compilers at once (0: one a processor)")
     parser.add_argument("--out", type=Path, default=Path("results/h200"))
+    parser.add_argument("--name", default="throughput", help="of the files: NAME.csv, .json and .md")
     parser.add_argument("--backend", default="cuda", help="emulator: rehearse without a GPU, at a small size")
-    parser.add_argument("--one", help=argparse.SUPPRESS)
     chosen = parser.parse_args(given)
-    if chosen.one:
-        points = int(chosen.points)
-        kt = chosen.one == "kt"
-        found = (
-            run_kernel_tuner(points, chosen.size)
-            if kt
-            else run_ours(chosen.one, points, chosen.size, chosen.backend)
-        )
-        print(_MARK + json.dumps(found))
-        return 0
     missing = why_no_gpu(ask=True) if chosen.backend == "cuda" else None
     if missing:
         print(f"{missing}: throughput is measured on a GPU", file=sys.stderr)
@@ -408,10 +364,9 @@ def main(given: Sequence[str] | None = None) -> int:
         print("Kernel Tuner is not installed (pip install kernel_tuner): measured without it")
         parts.remove("kt")
     started = datetime.now(UTC)
-    rows = all_runs(chosen, parts)
+    rows = all_runs(chosen, parts, lambda rows: save(rows, chosen, started))
     if not rows:
         return 1
-    write(rows, chosen, started)
     print("\n" + summary(rows) + f"\nresults: {chosen.out}")
     return 0
 

@@ -51,7 +51,11 @@ class Measured:
         """Verified before, sampled in batches, verified after; warm-up launches are overhead."""
         assert self.outcome.timing is not None
         _, _, batch = self.outcome.timing.method.partition("×")
-        return PROTOCOL.verify_launches + len(self.outcome.timing.samples_ms) * int(batch or 1) + 1
+        return (
+            PROTOCOL.verify_launches
+            + len(self.outcome.timing.samples_ms) * int((batch or "1").split()[0])
+            + 1
+        )
 
     @property
     def beyond_ms(self) -> float:
