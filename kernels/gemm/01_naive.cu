@@ -7,14 +7,14 @@
 
 template <typename T>
 __global__ void gemm_naive(const T* __restrict__ A, const T* __restrict__ B, Output<T>* __restrict__ C,
-                           int M, int N, int K) {
+                           int M, int N, int K, int lda, int ldb, int ldc) {
   const int column = blockIdx.x * blockDim.x + threadIdx.x;
   const int row = blockIdx.y * blockDim.y + threadIdx.y;
   if (row >= M || column >= N) return;
 
-  const T* a = A + static_cast<size_t>(row) * K;
+  const T* a = A + static_cast<size_t>(row) * lda;
   const T* b = B + column;
   Accumulator<T> sum{};
-  for (int k = 0; k < K; ++k, b += N) sum += widen(a[k]) * widen(*b);
-  C[static_cast<size_t>(row) * N + column] = narrow<T>(sum);
+  for (int k = 0; k < K; ++k, b += ldb) sum += widen(a[k]) * widen(*b);
+  C[static_cast<size_t>(row) * ldc + column] = narrow<T>(sum);
 }

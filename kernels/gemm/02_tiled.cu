@@ -8,7 +8,8 @@
 
 template <typename T, int BLOCK_SIZE>
 __global__ void __launch_bounds__(BLOCK_SIZE* BLOCK_SIZE)
-    gemm_tiled(const T* __restrict__ A, const T* __restrict__ B, Output<T>* __restrict__ C, int M, int N, int K) {
+    gemm_tiled(const T* __restrict__ A, const T* __restrict__ B, Output<T>* __restrict__ C, int M, int N, int K,
+               int lda, int ldb, int ldc) {
   __shared__ T a_tile[BLOCK_SIZE][BLOCK_SIZE];
   __shared__ T b_tile[BLOCK_SIZE][BLOCK_SIZE];
 
@@ -20,12 +21,12 @@ __global__ void __launch_bounds__(BLOCK_SIZE* BLOCK_SIZE)
   for (int k0 = 0; k0 < K; k0 += BLOCK_SIZE) {
     const bool a_inside = row < M && k0 + x < K;
     const bool b_inside = k0 + y < K && column < N;
-    a_tile[y][x] = a_inside ? A[static_cast<size_t>(row) * K + k0 + x] : T{};
-    b_tile[y][x] = b_inside ? B[static_cast<size_t>(k0 + y) * N + column] : T{};
+    a_tile[y][x] = a_inside ? A[static_cast<size_t>(row) * lda + k0 + x] : T{};
+    b_tile[y][x] = b_inside ? B[static_cast<size_t>(k0 + y) * ldb + column] : T{};
     __syncthreads();
 #pragma unroll
     for (int k = 0; k < BLOCK_SIZE; ++k) sum += widen(a_tile[y][k]) * widen(b_tile[k][x]);
     __syncthreads();
   }
-  if (row < M && column < N) C[static_cast<size_t>(row) * N + column] = narrow<T>(sum);
+  if (row < M && column < N) C[static_cast<size_t>(row) * ldc + column] = narrow<T>(sum);
 }

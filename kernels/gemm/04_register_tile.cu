@@ -11,7 +11,7 @@
 template <typename T, int BM, int BN, int BK, int TM, int TN>
 __global__ void __launch_bounds__((BM / TM) * (BN / TN))
     gemm_register_tile(const T* __restrict__ A, const T* __restrict__ B, Output<T>* __restrict__ C, int M, int N,
-                       int K) {
+                       int K, int lda, int ldb, int ldc) {
   constexpr int THREADS_M = BM / TM, THREADS_N = BN / TN, THREADS = THREADS_M * THREADS_N;
   static_assert(BM % TM == 0 && BN % TN == 0, "a thread tile divides the block tile");
 
@@ -26,11 +26,11 @@ __global__ void __launch_bounds__((BM / TM) * (BN / TN))
   for (int k0 = 0; k0 < K; k0 += BK) {
     for (int i = thread; i < BM * BK; i += THREADS) {
       const int row = row0 + i / BK, k = k0 + i % BK;
-      a_tile[i / BK][i % BK] = row < M && k < K ? A[static_cast<size_t>(row) * K + k] : T{};
+      a_tile[i / BK][i % BK] = row < M && k < K ? A[static_cast<size_t>(row) * lda + k] : T{};
     }
     for (int i = thread; i < BK * BN; i += THREADS) {
       const int k = k0 + i / BN, column = column0 + i % BN;
-      b_tile[i / BN][i % BN] = k < K && column < N ? B[static_cast<size_t>(k) * N + column] : T{};
+      b_tile[i / BN][i % BN] = k < K && column < N ? B[static_cast<size_t>(k) * ldb + column] : T{};
     }
     __syncthreads();
 
@@ -56,7 +56,7 @@ __global__ void __launch_bounds__((BM / TM) * (BN / TN))
 #pragma unroll
     for (int j = 0; j < TN; ++j) {
       const int column = column0 + x + j * THREADS_N;
-      if (row < M && column < N) C[static_cast<size_t>(row) * N + column] = narrow<T>(sum[i][j]);
+      if (row < M && column < N) C[static_cast<size_t>(row) * ldc + column] = narrow<T>(sum[i][j]);
     }
   }
 }
