@@ -15,8 +15,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sweeper.backend.base import MeasureProtocol
+from sweeper.device.clocks import why_no_clock
 from sweeper.errors import ConfigError, did_you_mean
+from sweeper.report import Pitfall, why_no_report
 from sweeper.search import REGISTRY
+from sweeper.statistics import CRITERIA, LEAST_FOR_ENTROPY
 
 __all__ = [
     "BackendConfig",
@@ -27,6 +30,12 @@ __all__ = [
     "ShapeConfig",
     "validate",
 ]
+
+
+MOST_FINALISTS = 64
+# Two-sided 95 % for five comparisons at once takes 8 signs that agree: 5 · 2 / 2⁸ < 0.05.
+LEAST_BLOCKS = 8
+MOST_BLOCKS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +53,7 @@ class SearchConfig:
     `lookahead` configurations are asked before the first of them is told, so that they build side
     by side; it changes what a model-guided sampler knows, so it does not follow the machine's size.
     A search whose order no result changes (grid, random) is asked as far ahead as the machine can use.
+    With `default_first` the kernel's default configuration is asked before all others.
     """
 
     name: str = "tpe"
@@ -52,6 +62,7 @@ class SearchConfig:
     lookahead: int = 8
     objective: str = "time_ms"
     direction: str | None = None
+    default_first: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -61,10 +72,22 @@ class MeasureConfig(MeasureProtocol):
 
     A configuration found to be `stop_factor` times slower than the best so far is not sampled any further,
     since it cannot become the best (None: all are sampled alike).
+
+    After a search the best `confirm` configurations, the kernel's default one and the libraries are timed
+    once more, in `confirm_blocks` blocks of random order (0: not). A difference below `least_effect`,
+    relative, is none that anybody would act on.
     """
 
     name: str = "default"
     stop_factor: float | None = None
+    confirm: int = 4
+    confirm_blocks: int = 12
+    least_effect: float = 0.01
+
+    def conditions(self) -> dict[str, Any]:
+        """What the result of a single configuration depends on: all but how finalists are compared."""
+        judging = {"confirm", "confirm_blocks", "least_effect"}
+        return {name: value for name, value in dataclasses.asdict(self).items() if name not in judging}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +134,8 @@ class Config:
     seed: int = 42
     fail_fast: bool = False
     dry_run: bool = False
+    report: str | None = None
+    pitfalls: tuple[Pitfall, ...] = ()
 
 
 def validate(node: Mapping[str, Any]) -> Config:
@@ -126,6 +151,8 @@ def validate(node: Mapping[str, Any]) -> Config:
         if f.name in node and f.name not in values:
             values[f.name] = _value(typing.get_type_hints(Config)[f.name], node[f.name], f.name, problems)
     problems.extend(_contradictions(values))
+    if not problems:
+        problems.extend(why_no_report(values.get("report"), values.get("pitfalls", ())))
     if problems:
         raise ConfigError("configuration: " + "\n  ".join(problems))
     return Config(**values)
@@ -147,7 +174,8 @@ def _shape(node: Any, kernel: Any, problems: list[str]) -> ShapeConfig:
         )
         return ShapeConfig(None, {})
     dims = kernel.get("dims") if isinstance(kernel, Mapping) else None
-    named = {str(d).lower() for d in dims} if isinstance(dims, Mapping | list) else set()
+    listed = dims if isinstance(dims, list) else [dims] if isinstance(dims, Mapping) else []
+    named = {str(n).lower() for item in listed for n in (item if isinstance(item, Mapping) else [item])}
     known = {"name", "m", "n", "k"} | named
     sizes = {}
     for key, value in node.items():
@@ -168,6 +196,8 @@ def _value(kind: Any, value: Any, key: str, problems: list[str]) -> Any:
         inner = [k for k in typing.get_args(kind) if k is not type(None)]
         if value is None:
             return None
+        if set(inner) == {str, int} and isinstance(value, str | int) and not isinstance(value, bool):
+            return value
         if len(inner) > 1 and not isinstance(value, str | list | tuple):
             problems.append(f"{key} = {value!r} is neither text nor a list: write {key}=[{value}]")
             return None
@@ -254,6 +284,7 @@ def _contradictions(values: Mapping[str, Any]) -> list[str]:
             problems.append(f"search.lookahead = {search.lookahead} is not between 1 and 1024")
     if isinstance(measure, MeasureConfig):
         problems.extend(_wrong_measures(measure))
+        problems.extend(_wrong_finals(measure))
     backend = values.get("backend")
     if isinstance(backend, BackendConfig):
         problems.extend(_wrong_devices(backend.devices))
@@ -267,10 +298,46 @@ def _wrong_measures(measure: MeasureConfig) -> list[str]:
             f"measure.min_samples = {measure.min_samples} and measure.max_samples = {measure.max_samples}:"
             " at least 1, and the first no larger than the second"
         )
-    if measure.cache not in ("cold", "warm"):
-        problems.append(f"measure.cache = {measure.cache!r} is neither cold nor warm")
+    if measure.cache not in ("cold", "warm", "both"):
+        problems.append(f"measure.cache = {measure.cache!r} is none of cold, warm, both")
+    if measure.stopping not in CRITERIA:
+        known = ", ".join(CRITERIA)
+        problems.append(
+            f"measure.stopping = {measure.stopping!r} is none of {known}{did_you_mean(measure.stopping, CRITERIA)}"
+        )
+    if measure.stopping in ("entropy", "both") and measure.max_samples < LEAST_FOR_ENTROPY:
+        problems.append(
+            f"measure.stopping = {measure.stopping} takes {LEAST_FOR_ENTROPY} samples to say anything, and"
+            f" measure.max_samples = {measure.max_samples}"
+        )
+    if not measure.entropy_bits > 0:
+        problems.append(f"measure.entropy_bits = {measure.entropy_bits}: more than 0")
+    if measure.graph_below_ms < 0:
+        problems.append(f"measure.graph_below_ms = {measure.graph_below_ms}: 0 for never, or more")
+    if measure.clock_tolerance is not None and not 0 < measure.clock_tolerance < 1:
+        problems.append(
+            f"measure.clock_tolerance = {measure.clock_tolerance}: between 0 and 1, or null for any clock"
+        )
+    if measure.recovery_s < 0:
+        problems.append(f"measure.recovery_s = {measure.recovery_s}: 0 or more")
+    if wrong := why_no_clock(measure.lock_clocks):
+        problems.append(f"measure.lock_clocks = {measure.lock_clocks!r}: {wrong}")
     if measure.stop_factor is not None and measure.stop_factor <= 1:
         problems.append(f"measure.stop_factor = {measure.stop_factor}: more than 1, or null for never")
+    return problems
+
+
+def _wrong_finals(measure: MeasureConfig) -> list[str]:
+    problems = []
+    if not 0 <= measure.confirm <= MOST_FINALISTS:
+        problems.append(f"measure.confirm = {measure.confirm}: 0 to {MOST_FINALISTS} configurations; 0: none")
+    if not LEAST_BLOCKS <= measure.confirm_blocks <= MOST_BLOCKS:
+        problems.append(
+            f"measure.confirm_blocks = {measure.confirm_blocks}: {LEAST_BLOCKS} to {MOST_BLOCKS}; with fewer"
+            " blocks no difference could be told from chance"
+        )
+    if not 0 < measure.least_effect < 1:
+        problems.append(f"measure.least_effect = {measure.least_effect}: between 0 and 1; 0.01 is 1 %")
     return problems
 
 

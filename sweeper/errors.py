@@ -22,6 +22,7 @@ from typing import Any
 from sweeper.status import Stage, Status
 
 __all__ = [
+    "INTERRUPTED",
     "ConfigError",
     "ExpressionError",
     "KernelError",
@@ -33,6 +34,9 @@ __all__ = [
     "WorkerError",
     "did_you_mean",
 ]
+
+INTERRUPTED = 130
+"""What an interrupted command ends with, as a shell has it for SIGINT; what was measured is kept."""
 
 
 class SweeperError(Exception):

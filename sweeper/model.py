@@ -22,6 +22,7 @@ __all__ = [
     "ArraySpec",
     "Build",
     "Check",
+    "Confirmed",
     "Direction",
     "KernelSpec",
     "Launch",
@@ -35,9 +36,11 @@ __all__ = [
     "ScalarSpec",
     "Stage",
     "Status",
+    "TensorMapSpec",
     "TimeSource",
     "Timing",
     "Trial",
+    "TripSpec",
     "WorkModel",
     "canonical_json",
     "digest",
@@ -70,11 +73,12 @@ class Role(StrEnum):
 
 
 class Direction(StrEnum):
-    """What a kernel does with an array: reads it, writes all of it, or both."""
+    """What a kernel does with an array: reads it, writes all of it, both, or uses it as a workspace."""
 
     IN = "in"
     OUT = "out"
     INOUT = "inout"
+    SCRATCH = "scratch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +118,12 @@ class ParamSpec:
 
 @dataclass(frozen=True, slots=True)
 class ArraySpec:
-    """An array argument: C-contiguous, `shape` in elements over dims and params.
+    """An array argument in C order, `shape` in elements over dims and params.
 
     `dtype` None stands for the kernel's own precision class (`T`); `fill` is `uniform`, `normal`,
-    `integers`, `zeros` or `ones`; for an output it is what the array holds before an `inout` launch.
+    `integers`, `zeros` or `ones`; for an output it is what the array holds before an `inout` launch. That of
+    a `scratch` array is `zeros` or `none`. `pitch` is how many elements lie from the start of one row to that
+    of the next, a row being what the last size counts; None: rows follow each other without a gap.
     """
 
     name: str
@@ -125,6 +131,7 @@ class ArraySpec:
     shape: tuple[Expression, ...]
     direction: Direction
     fill: str = "uniform"
+    pitch: Expression | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,27 +144,45 @@ class ScalarSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class TensorMapSpec:
+    """A tensor map that the kernel takes behind its other arguments: how TMA copies boxes of `array`.
+
+    `box` has the sizes of a box in elements, in the order of the array's shape. `swizzle` evaluates to 0, 32,
+    64 or 128 (bytes). What lies outside the array reads as `fill`: `zeros` or `nan`.
+    """
+
+    name: str
+    array: str
+    box: tuple[Expression, ...]
+    swizzle: Expression
+    fill: str = "zeros"
+
+
+@dataclass(frozen=True, slots=True)
 class LaunchSpec:
     """Launch geometry as expressions over params, dims and device limits.
 
     `shared_bytes` is dynamic shared memory; `static_shared_bytes` what the source declares itself,
-    so that a block too large for the target is pruned before it is compiled.
+    so that a block too large for the target is pruned before it is compiled. `cluster` has the sizes of a
+    thread block cluster in blocks; None: no clusters.
     """
 
     block: tuple[Expression, Expression, Expression]
     grid: tuple[Expression, Expression, Expression]
     shared_bytes: Expression
     static_shared_bytes: Expression
+    cluster: tuple[Expression, Expression, Expression] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Launch geometry at one point."""
+    """Launch geometry at one point; `cluster` in blocks, None without clusters."""
 
     block: tuple[int, int, int]
     grid: tuple[int, int, int]
     shared_bytes: int
     static_shared_bytes: int = 0
+    cluster: tuple[int, int, int] | None = None
 
     @property
     def threads(self) -> int:
@@ -212,16 +237,32 @@ class WorkModel:
 
 
 @dataclass(frozen=True, slots=True)
+class TripSpec:
+    """What is timed is the whole way from the host's arrays to the host's arrays, in parts.
+
+    The problem is cut along the size `axis` into `chunks` parts of whole rows, which take turns on `streams`
+    streams: copies of one part go on beside the launch of another. Arrays whose first axis is that size are
+    cut, all others are copied whole beforehand. `pinned` says whether the host's arrays are page-locked.
+    """
+
+    axis: str
+    chunks: Expression
+    streams: Expression
+    pinned: Expression
+
+
+@dataclass(frozen=True, slots=True)
 class KernelSpec:
     """A kernel's description, checked against its source; `kernel.load` makes it.
 
     `template` holds the C++ template arguments in order: "T" for the precision class's C++ type, or
     an expression; empty for a plain kernel. `defines` are macros and their values. `dims` names the
-    problem's sizes as used in expressions (upper case) with the description's own defaults, if any.
+    problem's sizes as used in expressions (upper case) with the description's own defaults, if any;
+    `optional_dims` those that follow from the others unless they are given, such as a leading dimension.
     `work_flops` is the problem's FLOP count (None: derived from the contraction, else unknown).
     `digest` covers the source and every header it includes; `node_json` is the description as given,
     from which another process loads the same kernel. With `forbid_spills` a build that uses local memory
-    is not tried.
+    is not tried. With a `trip` not a launch is timed but the whole way from host to host.
     """
 
     name: str
@@ -247,6 +288,9 @@ class KernelSpec:
     description: str = ""
     node_json: str = ""
     forbid_spills: bool = False
+    optional_dims: Mapping[str, Expression] = field(default_factory=dict)
+    tensor_maps: tuple[TensorMapSpec, ...] = ()
+    trip: TripSpec | None = None
 
     @property
     def default_point(self) -> Point:
@@ -313,6 +357,11 @@ class Timing:
     """Raw samples of one configuration in milliseconds a launch, and how they were taken.
 
     `cache` is `cold` or `warm` (L2); `method` names the clock and batching (`events`, `graph×32`).
+    `stopped_by` is what ended the sampling: `precise`, `entropy` or `both` where the protocol's criterion
+    was met, else `max_samples`, `max_seconds`, `deadline` or `early` (it is surely slower than others).
+    `discarded` samples were taken at a clock held down and are not among these. `locked` is the clock that
+    was asked to be held, if one was. `beside` are the samples of the other state of the cache, where both
+    were asked for.
     """
 
     samples_ms: tuple[float, ...]
@@ -323,6 +372,14 @@ class Timing:
     power_w: float | None = None
     temperature_c: float | None = None
     note: str = ""
+    stopped_by: str = ""
+    discarded: int = 0
+    locked: str = ""
+    beside: Timing | None = None
+
+    def of_cache(self, cache: str) -> Timing | None:
+        """The samples taken with that state of the cache, if any were."""
+        return next((t for t in (self, self.beside) if t is not None and t.cache == cache), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,3 +424,41 @@ class Trial:
     @property
     def point(self) -> Point:
         return Point.of(dict(self.params))
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmed:
+    """One of several that were timed once more, in turns on one device, after the search that chose them.
+
+    Those of one `confirmation` belong together: their times in `blocks_ms` (milliseconds a launch) at one
+    place come from the same block. A failed one says why in `reason`, and has the times until then.
+    `held_ms` are times of blocks that were taken again, since the clock was held down or others used the
+    device. `wanted` is how many blocks were asked for, `started` when, in UTC.
+    """
+
+    confirmation: str
+    started: str
+    study: str
+    kernel: str
+    dtype: str
+    shape: str
+    params: Mapping[str, Value]
+    role: Role = Role.CANDIDATE
+    is_default: bool = False
+    blocks_ms: tuple[float, ...] = ()
+    held_ms: tuple[float, ...] = ()
+    reason: str = ""
+    note: str = ""
+    cache: str = ""
+    registers: int | None = None
+    shared_bytes: int | None = None
+    threads: int | None = None
+    device: str = ""
+    device_uuid: str = ""
+    wanted: int = 0
+    least_effect: float = 0.01
+
+    @property
+    def key(self) -> tuple[Role, str]:
+        """Equal for the same configuration or library."""
+        return self.role, Point.of(dict(self.params)).key

@@ -65,8 +65,10 @@ class Bench:
         """A kernel of the configuration that ships, in one of its precision classes."""
         path = conf_dir() / "kernel" / f"{name}.yaml"
         node = yaml.safe_load(path.read_text(encoding="utf-8"))
-        if node.pop("defaults", None):
-            node = {**yaml.safe_load((conf_dir() / "problem" / "gemm.yaml").read_text()), **node}
+        for part in node.pop("defaults", ()):
+            if part != "_self_":
+                problem = conf_dir() / f"{part.strip('/').partition('@')[0]}.yaml"
+                node = {**yaml.safe_load(problem.read_text()), **node}
         return kernel.load({**node, "dtype": dtype}, path)
 
     def load(self, name: str, source: str, **node: Any) -> KernelSpec:

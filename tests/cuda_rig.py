@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 from cubins import Figures, cubin
+from fake_graphs import FakeGraphApi
 from fake_pycuda import Behaviour, FakeDriver, Memory
 from specs import gemm_spec
 
 from sweeper.backend.base import MeasureProtocol, Outcome
 from sweeper.backend.cuda import CudaBackend
+from sweeper.backend.cuda import graph as cuda_graph
 from sweeper.backend.cuda import identity as cuda_identity
 from sweeper.device.nvml import NvmlReadings
 from sweeper.errors import TrialFailed
@@ -34,12 +36,17 @@ class FakeNvml:
 
     def __init__(self, *readings: NvmlReadings) -> None:
         self.queue = list(readings) or [NvmlReadings(note="no NVML here")]
+        self.glances: list[NvmlReadings] = []
         self.closed = False
         self.asked = 0
 
     def readings(self, pci_bus_id: str) -> NvmlReadings:
         self.asked += 1
         return self.queue.pop(0) if len(self.queue) > 1 else self.queue[0]
+
+    def glance(self, pci_bus_id: str) -> NvmlReadings:
+        """The next of `glances`, else what the next readings are."""
+        return self.glances.pop(0) if self.glances else self.queue[0]
 
     def uuid(self, pci_bus_id: str) -> str | None:
         return f"GPU-of-{pci_bus_id}"
@@ -73,6 +80,8 @@ class Rig:
         self.driver = driver or self.driver
         self._monkeypatch.setitem(sys.modules, "pycuda", types.ModuleType("pycuda"))
         self._monkeypatch.setitem(sys.modules, "pycuda.driver", self.driver)
+        self.graphs = FakeGraphApi(self.driver)
+        self._monkeypatch.setattr(cuda_graph, "load_graph_api", lambda: self.graphs)
         return self.driver
 
     def backend(self, **options: Any) -> CudaBackend:

@@ -19,6 +19,29 @@ def negate(memory: Any, data: int, count: int, type_: int) -> None:
     values[:] = device_model.negative(values)
 
 
+def _rows_apart(memory: Any, data: int, rows: int, width: int, pitch: int, item_bytes: int) -> np.ndarray:
+    """Bits of `rows` runs of `width` elements, a pitch apart."""
+    flat = memory.array(data, ((rows - 1) * pitch + width,), f"u{item_bytes}")
+    return np.lib.stride_tricks.as_strided(flat, (rows, width), (pitch * item_bytes, item_bytes))
+
+
+def gather(memory: Any, data: int, count: int, width: int, pitch: int, item_bytes: int, to: int) -> None:
+    rows = _rows_apart(memory, data, count // width, width, pitch, item_bytes)
+    memory.array(to, (count,), rows.dtype)[:] = rows.reshape(-1)
+
+
+def gaps(memory: Any, data: int, count: int, width: int, pitch: int, *numbers: int) -> None:
+    item_bytes, pattern, found = numbers
+    between = _rows_apart(
+        memory, data + width * item_bytes, count // (pitch - width), pitch - width, pitch, item_bytes
+    )
+    changed = np.flatnonzero(between.reshape(-1) != pattern)
+    if changed.size:
+        record = memory.array(found, (2,), np.uint64)
+        record[0] += np.uint64(changed.size)
+        record[1] = max(record[1], np.uint64(2**64 - 1 - int(changed[0])))
+
+
 def digest(memory: Any, data: int, nbytes: int, out: int) -> None:
     total = memory.array(out, (1,), np.uint64)
     with np.errstate(over="ignore"):
@@ -81,5 +104,6 @@ def whole(memory: Any, values: int, count: int) -> None:
 
 
 KERNELS = {
-    run.__name__: run for run in (fill, negate, digest, compare, conclude, widen, product, bound, whole)
+    run.__name__: run
+    for run in (fill, negate, gather, gaps, digest, compare, conclude, widen, product, bound, whole)
 }

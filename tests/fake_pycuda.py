@@ -44,6 +44,7 @@ ATTRIBUTES = {
 }
 _BASE = 0x7F00_0000_0000
 _MEMSET_BYTES_PER_MS = 4e9
+_COPY_BYTES_PER_MS = 5e7
 
 
 @dataclass
@@ -132,6 +133,14 @@ class FakeDriver(types.ModuleType):
         self.set_attributes: list[tuple[Any, int]] = []
         self.host_copies: list[int] = []
         self.spins_ms: list[float] = []
+        self.pinned: list[np.ndarray] = []
+        self.waits: list[tuple[Any, Any]] = []
+        self.most_pinned = 1 << 30
+        # What a stream that records has been given, and how fast the SMs run beside what they should.
+        self.recording: list[Callable[[], None]] | None = None
+        # What an event takes on the stream.
+        self.event_ms = 0.0
+        self.clock_share: Callable[[], float] = lambda: 1.0
         self._make_classes()
 
     def call(self, name: str) -> None:
@@ -188,6 +197,27 @@ class FakeDriver(types.ModuleType):
         flat = np.frombuffer(data, np.uint8)
         self.host_copies.append(flat.size)
         flat[:] = self.memory.view(address, flat.size)
+
+    def memcpy_htod_async(self, address: int, data: Any, stream: Any) -> None:
+        self.memcpy_htod(address, self._require_pinned(data))
+        self.enqueue(len(data) / _COPY_BYTES_PER_MS)
+
+    def memcpy_dtoh_async(self, data: Any, address: int, stream: Any) -> None:
+        self.memcpy_dtoh(self._require_pinned(data), address)
+        self.enqueue(len(data) / _COPY_BYTES_PER_MS)
+
+    def pagelocked_empty(self, nbytes: int, dtype: Any) -> np.ndarray:
+        self.call("cuMemHostAlloc")
+        if nbytes > self.most_pinned:
+            raise self.MemoryError("cuMemHostAlloc failed: out of memory")
+        self.pinned.append(np.empty(nbytes, dtype))
+        return self.pinned[-1]
+
+    def _require_pinned(self, data: np.ndarray) -> np.ndarray:
+        assert any(np.shares_memory(data, block) for block in self.pinned), (
+            "only pinned memory is copied later"
+        )
+        return data
 
     def memcpy_dtod_async(self, to: int, source: int, nbytes: int, stream: Any) -> None:
         self.call("cuMemcpyDtoDAsync")
@@ -258,6 +288,10 @@ class _Stream:
     driver: FakeDriver
     handle = 0x5EA
 
+    def wait_for_event(self, event: _Event) -> None:
+        self.driver.call("cuStreamWaitEvent")
+        self.driver.waits.append((self, event))
+
     def synchronize(self) -> None:
         self.driver.call("cuStreamSynchronize")
         self.driver.host_ms = max(self.driver.host_ms, self.driver.device_ms)
@@ -269,7 +303,7 @@ class _Event:
 
     def record(self, stream: _Stream) -> _Event:
         self.driver.call("cuEventRecord")
-        self.driver.enqueue(0.0)
+        self.driver.enqueue(self.driver.event_ms)
         self.at_ms = self.driver.device_ms
         return self
 
@@ -337,6 +371,13 @@ class _Function:
         assert all(type(size) is int for size in (*grid, *block)), "PyCUDA takes Python integers only"
         if np.prod(block) > 1024 or shared_size > self._dynamic:
             raise driver.LogicError("cuLaunchKernel failed: invalid argument")
+        if driver.recording is not None:
+            driver.recording.append(lambda: self._run(numbers, grid, block, shared_size))
+            return
+        self._run(numbers, grid, block, shared_size)
+
+    def _run(self, numbers, grid, block, shared_size) -> None:
+        driver, behaviour = self._driver, self._behaviour
         behaviour.launches.append({"grid": grid, "block": block, "shared": shared_size, "numbers": numbers})
         driver.enqueue(behaviour.time_ms)
         try:
@@ -356,7 +397,7 @@ def _own_kernels(driver: FakeDriver) -> dict[str, Behaviour]:
         values[7] += 0 if driver.canary_is_right else 1
 
     def spin(memory: Memory, cycles: int) -> None:
-        milliseconds = cycles / driver.attributes["CLOCK_RATE"]
+        milliseconds = cycles / driver.attributes["CLOCK_RATE"] / driver.clock_share()
         driver.spins_ms.append(milliseconds)
         driver.enqueue(milliseconds)
 

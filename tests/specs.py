@@ -122,12 +122,14 @@ def gemm_spec(
     output: str | None = None,
     text: str = "mk,kn->mn",
     fill: str = "uniform",
+    leading: bool = False,
     **changes: Any,
 ) -> KernelSpec:
     """C[M,N] = A[M,K]·B[K,N] by square shared-memory tiles, one element of C a thread.
 
-    `output` is C's own precision class. With `template` the entry is `matmul<T, tile, …>`, else the
-    parameters are macros. Parameters other than `tile` take part in nothing but the template.
+    `output` is C's own precision class; with `leading` the kernel takes lda, ldb and ldc too. With `template`
+    the entry is `matmul<T, tile, …>`, else the parameters are macros. Parameters other than `tile` take part
+    in nothing but the template.
     """
     levels = dict(params) if params is not None else {"tile": (8, 16, 32)}
     square = "tile" in levels
@@ -139,6 +141,7 @@ def gemm_spec(
             array("B", ["K", "N"], fill=fill),
             array("C", ["M", "N"], "out", dtype=output),
             *(scalar(d, d) for d in "MNK"),
+            *(scalar(name, rows) for name, rows in zip(("lda", "ldb", "ldc"), "KNN", strict=True) if leading),
         ),
         reference=contraction(text),
         dims=("M", "N", "K"),

@@ -162,7 +162,11 @@ def test_edges_of_every_kind_pass(rig: Rig, sizes: tuple[int, int, int]) -> None
 )
 def test_every_precision_class_of_the_shipped_kernel(rig: Rig, dtype: str, output: str | None) -> None:
     kernel = gemm_spec(
-        dtype=dtype, output=output, source=kernels_dir() / "gemm" / "02_tiled.cu", entry="gemm_tiled"
+        dtype=dtype,
+        output=output,
+        leading=True,
+        source=kernels_dir() / "gemm" / "02_tiled.cu",
+        entry="gemm_tiled",
     )
     outcome = rig.run(kernel, (130, 70, 300), tile=16)
     assert outcome.check.passed

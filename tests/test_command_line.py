@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.cli.command_line import Arguments, normalise
+from sweeper.cli.command_line import Arguments, gpus_named, normalise
 from sweeper.errors import ConfigError
 
 GROUPS = ["shape", "kernel", "search", "measure", "backend", "experiment", "problem"]
@@ -156,3 +156,21 @@ def test_two_runs_in_one_second_do_not_share_a_folder() -> None:
 def test_commands_that_only_show_are_known(flags: tuple[str, ...]) -> None:
     assert normal(*flags).shows
     assert not normal("kernel=tiled").shows
+
+
+@pytest.mark.parametrize(
+    ("overrides", "count"),
+    [
+        ([], 1),
+        (["kernel=tiled", "++search.budget=4"], 1),
+        (["backend=cuda", "++backend.devices=[0,2]"], 2),
+        (["++backend.devices=all"], 1),
+        (["backend=emulator"], 0),
+        (["++backend.name=replay"], 0),
+        (["++dry_run=true"], 0),
+        (["++dry_run=false"], 1),
+        (["++backend.allow_shared=true"], 0),
+    ],
+)
+def test_how_many_gpus_a_command_will_want_is_told_from_its_line(overrides, count):
+    assert gpus_named(overrides) == count

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sweeper.config import Config, validate
+from sweeper.config import Config, MeasureConfig, validate
 from sweeper.errors import ConfigError
 
 COMPOSED: dict[str, Any] = {
@@ -110,7 +110,16 @@ def test_every_problem_is_listed_at_once() -> None:
         ({"search__lookahead": 0}, "not between 1 and 1024"),
         ({"measure__min_samples": 0}, "at least 1"),
         ({"measure__min_samples": 9, "measure__max_samples": 3}, "no larger"),
-        ({"measure__cache": "hot"}, "neither cold nor warm"),
+        ({"measure__cache": "hot"}, "none of cold, warm, both"),
+        ({"measure__stopping": "widht"}, "did you mean 'width'"),
+        ({"measure__stopping": "entropy", "measure__max_samples": 31}, "takes 32 samples to say anything"),
+        ({"measure__entropy_bits": 0.0}, "more than 0"),
+        ({"measure__graph_below_ms": -1.0}, "0 for never"),
+        ({"measure__clock_tolerance": 5.0}, "between 0 and 1, or null for any clock"),
+        ({"measure__recovery_s": -1.0}, "0 or more"),
+        ({"measure__lock_clocks": "fast"}, "write base, max, or MHz as a whole number"),
+        ({"measure__lock_clocks": 3}, "between 100 and 10000"),
+        ({"measure__lock_clocks": [1500]}, "is not"),
         ({"kernel": None}, "not a kernel's description"),
         ({"search": 3}, "not a section"),
         ({"baseline": "cublas"}, "not a list: write baseline=[a,b]"),
@@ -136,3 +145,17 @@ def test_the_objectives_own_direction_may_be_said() -> None:
 @pytest.mark.parametrize(("written", "meant"), [([0, 2], (0, 2)), ("all", "all"), (None, None)])
 def test_several_devices_may_serve(written: Any, meant: Any) -> None:
     assert checked(backend__devices=written).backend.devices == meant
+
+
+def test_how_samples_are_taken_is_a_condition_and_a_held_clock_too() -> None:
+    """Rows answer for each other only where they were measured alike."""
+    usual = MeasureConfig().conditions()
+    for change in (
+        {"lock_clocks": "base"},
+        {"lock_clocks": 1500},
+        {"cache": "both"},
+        {"stopping": "entropy"},
+        {"graph_below_ms": 0.0},
+        {"clock_tolerance": None},
+    ):
+        assert MeasureConfig(**change).conditions() != usual

@@ -15,10 +15,10 @@ from cuda_rig import QUICK, Rig, make_rig
 from fake_pycuda import FakeDriver, Memory
 from specs import array, contraction, gemm_spec, launch, saxpy_spec, spec
 
-from sweeper.backend.cuda import cublas_api
+from sweeper.backend.cuda import cublas_api, cublas_loading
 from sweeper.backend.cuda.cublas import Cublas, gemm_of
-from sweeper.errors import SetupError, TrialFailed
-from sweeper.model import KernelSpec, Status
+from sweeper.errors import ConfigError, SetupError, TrialFailed
+from sweeper.model import KernelSpec, Stage, Status
 from sweeper.problem import resolve
 
 TYPES = {0: np.float32, 1: np.float64, 2: np.float16, 3: np.int8, 10: np.int32, 14: ml_dtypes.bfloat16}
@@ -32,6 +32,15 @@ def column_major(
     return memory.array(address, (columns, leading), dtype)[:, :rows].T
 
 
+def factor(
+    memory: Memory, address: int, shape: tuple[int, int], transposed: int, leading: int, dtype: Any
+) -> np.ndarray:
+    """op(X) of `shape`, from where X lies."""
+    if transposed:
+        return column_major(memory, address, *shape[::-1], leading, dtype).T.astype(np.float64)
+    return column_major(memory, address, *shape, leading, dtype).astype(np.float64)
+
+
 class PretendedCublas:
     """`cublasGemmEx` on pretended device memory; notes how it was asked."""
 
@@ -40,6 +49,7 @@ class PretendedCublas:
         self.memory = driver.memory
         self.calls: list[dict[str, int]] = []
         self.math_mode = self.stream = -1
+        self.created = 0
         self.status = 0
         self.destroyed = False
 
@@ -47,16 +57,26 @@ class PretendedCublas:
         ta, tb, m, n, k, alpha, a, a_type, lda, b, b_type, ldb, beta, c, c_type, ldc, compute, algorithm = (
             args
         )
-        assert (ta, tb) == (0, 0)
         self.calls.append(
-            {"compute": compute, "math": self.math_mode, "algorithm": algorithm, "m": m, "n": n}
+            {"compute": compute, "math": self.math_mode, "algorithm": algorithm, "m": m, "n": n, "lda": lda}
         )
         scale = {70: ctypes.c_double, 72: ctypes.c_int32}.get(compute, ctypes.c_float)
         assert (scale.from_address(alpha).value, scale.from_address(beta).value) == (1, 0)
-        left = column_major(self.memory, a, m, k, lda, TYPES[a_type]).astype(np.float64)
-        right = column_major(self.memory, b, k, n, ldb, TYPES[b_type]).astype(np.float64)
+        left = factor(self.memory, a, (m, k), ta, lda, TYPES[a_type])
+        right = factor(self.memory, b, (k, n), tb, ldb, TYPES[b_type])
         self.driver.enqueue(0.1)
         column_major(self.memory, c, m, n, ldc, TYPES[c_type])[:] = (left @ right).astype(TYPES[c_type])
+
+    def gemm_strided_batched_ex(self, *args: int) -> None:
+        ta, tb, m, n, k, alpha, a, a_type, lda, a_step, b, b_type, ldb, b_step, beta, *rest = args
+        c, c_type, ldc, c_step, count, compute, algorithm = rest
+        for number in range(count):
+            size = np.dtype(TYPES[a_type]).itemsize
+            self.gemm_ex(
+                *(ta, tb, m, n, k, alpha, a + number * a_step * size, a_type, lda),
+                *(b + number * b_step * size, b_type, ldb, beta),
+                *(c + number * c_step * np.dtype(TYPES[c_type]).itemsize, c_type, ldc, compute, algorithm),
+            )
 
 
 def install_bindings(pretended: PretendedCublas, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,12 +94,13 @@ def install_bindings(pretended: PretendedCublas, monkeypatch: pytest.MonkeyPatch
 
     module = types.ModuleType("nvmath.bindings.cublas")
     module.cuBLASError = cuBLASError
-    module.create = lambda: 77
+    module.create = lambda: setattr(pretended, "created", pretended.created + 1) or 77
     module.destroy = lambda handle: setattr(pretended, "destroyed", True)
     module.get_property = lambda part: (13, 1, 2)[part]
     module.set_stream = lambda handle, stream: setattr(pretended, "stream", stream)
     module.set_math_mode = lambda handle, mode: setattr(pretended, "math_mode", mode)
     module.gemm_ex = gemm_ex
+    module.gemm_strided_batched_ex = lambda handle, *args: pretended.gemm_strided_batched_ex(*args)
     monkeypatch.setitem(sys.modules, "nvmath", types.ModuleType("nvmath"))
     monkeypatch.setitem(sys.modules, "nvmath.bindings", types.ModuleType("nvmath.bindings"))
     monkeypatch.setitem(sys.modules, "nvmath.bindings.cublas", module)
@@ -93,6 +114,7 @@ class SharedLibrary:
 
     def cublasCreate_v2(self, handle: Any) -> int:  # noqa: N802 - the library's own names
         handle._obj.value = 99
+        self._pretended.created += 1
         return 0
 
     def cublasGetProperty(self, part: int, value: Any) -> int:  # noqa: N802
@@ -112,6 +134,10 @@ class SharedLibrary:
         if not self._pretended.status:
             self._pretended.gemm_ex(*(arg.value for arg in args))
         return self._pretended.status
+
+    def cublasGemmStridedBatchedEx(self, handle: Any, *args: Any) -> int:  # noqa: N802
+        self._pretended.gemm_strided_batched_ex(*(arg.value for arg in args))
+        return 0
 
     def cublasDestroy_v2(self, handle: Any) -> int:  # noqa: N802
         self._pretended.destroyed = True
@@ -191,9 +217,8 @@ def test_it_runs_on_the_one_stream_and_is_given_back(rig, library):
 
 def test_the_handle_is_kept_from_one_baseline_to_the_next(rig, library):
     baseline(rig)
-    first = rig.cuda._cublas
     rig.cuda.baseline("cublas", QUICK)
-    assert rig.cuda._cublas is first
+    assert library.created == 1
 
 
 @pytest.mark.parametrize(
@@ -221,10 +246,29 @@ def test_a_wrong_library_is_found_out_like_any_kernel(rig, library, monkeypatch)
 
 def test_no_library_is_a_set_up_error_with_the_way_to_get_it(rig, monkeypatch):
     monkeypatch.setitem(sys.modules, "nvmath.bindings.cublas", None)
-    monkeypatch.setattr(cublas_api, "_candidates", lambda: ["libcublas.so.99"])
+    monkeypatch.setattr(cublas_loading, "where", lambda stem: [f"{stem}.so.99"])
     with pytest.raises(SetupError, match="cuBLAS was not found") as caught:
         Cublas(0)
     assert "nvidia-cublas" in caught.value.hint
+
+
+@pytest.mark.parametrize("library", ["cublas", "cublaslt"])
+def test_a_missing_library_is_a_failure_of_its_row_that_is_asked_again_next_time(rig, monkeypatch, library):
+    for name in ("cublas", "cublasLt"):
+        monkeypatch.setitem(sys.modules, f"nvmath.bindings.{name}", None)
+    monkeypatch.setattr(cublas_loading, "where", lambda stem: [f"{stem}.so.99"])
+    rig.prepared(gemm_spec(), LONG_AND_THIN)
+    with pytest.raises(TrialFailed, match="was not found: install nvidia-cublas") as caught:
+        rig.cuda.baseline(library, QUICK)
+    assert (caught.value.status, caught.value.stage) == (Status.INFEASIBLE, Stage.SPACE)
+    assert rig.measure().check.passed, "the device is none the worse for it"
+
+
+def test_an_unknown_library_names_the_nearest_one(rig):
+    rig.prepared(gemm_spec(), LONG_AND_THIN)
+    with pytest.raises(ConfigError, match="did you mean 'cublaslt'") as caught:
+        rig.cuda.baseline("cublasLT", QUICK)
+    assert caught.value.hint == "known: cublas, cublaslt"
 
 
 def test_a_library_that_will_not_start_is_a_set_up_error(rig, monkeypatch):
@@ -251,7 +295,7 @@ def test_libraries_are_looked_for_in_packages_paths_and_toolkits(tmp_path, monke
     monkeypatch.setattr(sys, "path", [str(tmp_path / "site")])
     monkeypatch.setenv("LD_LIBRARY_PATH", f"{path}:")
     monkeypatch.setenv("CUDA_HOME", str(toolkit))
-    found = list(cublas_api._candidates())
+    found = list(cublas_loading.where("libcublas"))
     assert found[:3] == [
         str(package / "libcublas.so.13"),
         str(path / "libcublas.so.12"),
@@ -269,9 +313,6 @@ def three_arrays(text: str, a: list[str], b: list[str], c: list[str]) -> KernelS
 @pytest.mark.parametrize(
     "kernel",
     [
-        three_arrays("km,kn->mn", ["K", "M"], ["K", "N"], ["M", "N"]),
-        three_arrays("mk,nk->mn", ["M", "K"], ["N", "K"], ["M", "N"]),
-        three_arrays("mk,kn->nm", ["M", "K"], ["K", "N"], ["N", "M"]),
         three_arrays("mk,k->m", ["M", "K"], ["K"], ["M"]),
         three_arrays("mk,mk->mk", ["M", "K"], ["M", "K"], ["M", "K"]),
         gemm_spec(dtype="int8", output="float32"),
@@ -285,6 +326,45 @@ def test_what_is_no_plain_product_has_no_equivalent(kernel):
     with pytest.raises(TrialFailed, match="no library equivalent") as caught:
         gemm_of(problem)
     assert caught.value.status is Status.INFEASIBLE
+
+
+@pytest.mark.parametrize(
+    ("text", "a", "b", "c"),
+    [
+        ("km,kn->mn", ["K", "M"], ["K", "N"], ["M", "N"]),
+        ("mk,nk->mn", ["M", "K"], ["N", "K"], ["M", "N"]),
+        ("km,nk->mn", ["K", "M"], ["N", "K"], ["M", "N"]),
+        ("mk,kn->nm", ["M", "K"], ["K", "N"], ["N", "M"]),
+        ("kn,mk->mn", ["K", "N"], ["M", "K"], ["M", "N"]),
+    ],
+)
+def test_a_transposed_operand_or_result_is_a_product_too(rig, library, text, a, b, c):
+    outcome = baseline(rig, three_arrays(text, a, b, c))
+    assert outcome.check.passed
+    assert outcome.check.checked == 24 * 8
+
+
+def batched(text: str = "bmk,bkn->bmn") -> KernelSpec:
+    a, b, c = (
+        [{"b": "BATCH"}.get(x, x.upper()) for x in letters] for letters in text.replace("->", ",").split(",")
+    )
+    arguments = (array("A", a), array("B", b), array("C", c, "out"))
+    fields = {"reference": contraction(text), "dims": {"BATCH": 3, "M": None, "N": None, "K": None}}
+    return spec("batch", arguments, launch=launch([1], [1]), **fields)
+
+
+@pytest.mark.parametrize("text", ["bmk,bkn->bmn", "bmk,bnk->bmn"])
+def test_a_batch_of_products_is_one_call(rig, library, text):
+    outcome = baseline(rig, batched(text))
+    assert outcome.check.passed
+    assert outcome.check.checked == 3 * 24 * 8
+
+
+@pytest.mark.parametrize("text", ["mbk,bkn->bmn", "bmk,kn->bmn", "bmk,bkn->mbn"])
+def test_a_batch_that_is_not_first_everywhere_has_no_equivalent(text):
+    kernel = batched(text)
+    with pytest.raises(TrialFailed, match="is not mk,kn->mn"):
+        gemm_of(resolve(kernel, LONG_AND_THIN, kernel.default_point, seed=0))
 
 
 def test_operands_of_another_class_have_no_equivalent():

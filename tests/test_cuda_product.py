@@ -57,7 +57,7 @@ def other_axes(text: str) -> KernelSpec:
     arguments.append(array("C", list(out.upper()), "out"))
     fields: dict[str, Any] = {
         "reference": contraction(text),
-        "dims": ("M", "N", "K"),
+        "dims": {"M": None, "N": None, "K": None, "G": 3},
         "launch": launch([1], [1]),
     }
     return spec("matmul", arguments, **fields)
@@ -108,6 +108,33 @@ def test_axes_may_come_in_any_order(rig: Rig, monkeypatch, text):
         .measure(running(kernel), launch=Launch((1, 1, 1), (1, 1, 1), 0))
         .check.passed
     )
+
+
+@pytest.mark.parametrize("text", ["gmk,gkn->gmn", "gkm,gnk->gmn", "gkn,gmk->gmn"])
+def test_a_batch_is_computed_matrix_by_matrix(rig: Rig, monkeypatch, text):
+    no_host_reference(monkeypatch)
+    kernel = other_axes(text)
+    one = Launch((1, 1, 1), (1, 1, 1), 0)
+    check = rig.prepared(kernel, DIMS).measure(running(kernel), launch=one).check
+    assert (check.passed, check.checked) == (True, 3 * DIMS["M"] * DIMS["N"])
+
+    def one_off(memory, *numbers):
+        running(kernel)(memory, *numbers)
+        memory.array(numbers[2], (3, DIMS["M"], DIMS["N"]), np.float32)[2, 3, 4] += 1
+
+    assert "C[2, 3, 4]" in rig.failure(one_off, launch=one).reason
+
+
+def test_a_gpu_that_computes_one_matrix_of_a_batch_wrongly_is_not_trusted(rig: Rig):
+    rig.driver.product_is_off = 1.0
+    with pytest.raises(SetupError, match=r"C\[0, 0, 0\]"):
+        rig.prepared(other_axes("gmk,gkn->gmn"), DIMS)
+
+
+@pytest.mark.parametrize("text", ["mgk,gkn->gmn", "gmk,kn->gmn", "gmk,gkn->mgn"])
+def test_a_batch_that_does_not_come_first_is_left_to_the_host(monkeypatch, text):
+    monkeypatch.setattr(product_module, "_LEAST_MULTIPLICATIONS", 1)
+    assert found(other_axes(text)) is None
 
 
 @pytest.mark.parametrize(("name", "output"), CLASSES)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import struct
 import subprocess
+import types
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ import pytest
 from device_cases import SIZES, Case, cases
 from emulation_rig import Rig
 
-from sweeper.backend.cuda.arrays import as_bytes
+from sweeper.backend.cuda.arrays import as_bytes, poison_word
 from sweeper.backend.cuda.compile_device_code import compile_ptx, compiler_of
 from sweeper.backend.cuda.device_code import (
     _ARGUMENTS,
@@ -29,6 +31,10 @@ from sweeper.build.toolkit import Nvcc, find_nvcc
 from sweeper.dtypes import DTYPES
 from sweeper.emulation import Buffer, Scalar, find_compiler
 from sweeper.errors import SetupError
+from sweeper.model import Direction
+from sweeper.problem.arguments import ResolvedArray
+from sweeper.problem.inputs import generate
+from sweeper.problem.storage import in_storage
 from sweeper.problem.verify import poison
 
 PTX = PTX_PATH.read_text(encoding="utf-8")
@@ -159,6 +165,43 @@ def test_an_array_is_negated_element_by_element(rig: Rig, name: str) -> None:
     assert np.array_equal(data.array, np.negative(values))
     launch(rig, "negate", data, values.size, type_code(DTYPES[name]))
     assert data.array.tobytes() == values.tobytes()
+
+
+ROWS = [(1, 7, 9), (5, 3, 4), (33, 20, 45), (700, 1, 2)]
+
+
+def rows_apart(name: str, rows: int, width: int, pitch: int) -> ResolvedArray:
+    return ResolvedArray("C", DTYPES[name], (rows, width), Direction.OUT, "uniform", row_pitch=pitch)
+
+
+@pytest.mark.parametrize(("rows", "width", "pitch"), ROWS)
+@pytest.mark.parametrize("name", ["int8", "bfloat16", "float32", "float64"])
+def test_rows_that_lie_apart_are_gathered(rig: Rig, name: str, rows: int, width: int, pitch: int) -> None:
+    array = rows_apart(name, rows, width, pitch)
+    data = generate(replace(array, direction=Direction.IN), seed=rows)
+    together = result(array.dtype.storage, data.size)
+    stored = buffer(in_storage(array, data))
+    launch(rig, "gather", stored, data.size, width, pitch, array.dtype.bytes, together)
+    assert together.array.tobytes() == data.tobytes()
+
+
+@pytest.mark.parametrize(("rows", "width", "pitch"), ROWS)
+@pytest.mark.parametrize("name", ["int8", "bfloat16", "float32", "float64"])
+def test_writes_between_rows_are_counted_and_the_first_is_told(
+    rig: Rig, name: str, rows: int, width: int, pitch: int
+) -> None:
+    array = rows_apart(name, rows, width, pitch)
+    count, gap = (rows - 1) * (pitch - width), pitch - width
+    pattern = poison_word(types.SimpleNamespace(poison=poison), array, array.dtype.bytes)  # type: ignore[arg-type]
+    for numbers in ([], [0], [count - 1], [count // 2, count // 3, count - 1]):
+        places = sorted(n for n in set(numbers) if 0 <= n < count)
+        stored = in_storage(array, np.zeros(array.shape, array.dtype.storage))
+        for number in places:
+            stored[number // gap * pitch + width + number % gap] = 1
+        found = result(np.uint64, 2)
+        launch(rig, "gaps", buffer(stored), count, width, pitch, array.dtype.bytes, pattern, found)
+        first = 2**64 - 1 - places[0] if places else 0
+        assert found.array.tolist() == [len(places), first]
 
 
 def digest(rig: Rig, data: np.ndarray) -> int:

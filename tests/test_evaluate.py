@@ -194,18 +194,24 @@ class TestLive:
             LiveEvaluator("cuda", config())
         assert stubs["builder"].closed
 
+    def test_a_problem_is_prepared_while_the_compiler_is_looked_for(
+        self, stubs: dict[str, Any], monkeypatch: pytest.MonkeyPatch, spec: Any
+    ) -> None:
+        prepared = threading.Event()
+
+        def found(*_: Any, **__: Any) -> Any:
+            assert prepared.wait(20)
+            return stubs["builder"]
+
+        monkeypatch.setattr(StubWorker, "prepare", lambda *_: prepared.set())
+        monkeypatch.setattr(live, "make_builder", found)
+        world = LiveEvaluator("cuda", config(), problem=(spec, DIMS, 1))
+        world.ready()
+        world.close()
+
     def test_no_device_at_all_is_a_set_up_error(self, stubs: dict[str, Any]) -> None:
         with pytest.raises(SetupError, match="no GPU found"):
             LiveEvaluator("cuda", config(), devices=())
-
-    def test_other_work_is_done_while_devices_are_opened(
-        self, stubs: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        done = threading.Event()
-        known = StubWorker.identify
-        monkeypatch.setattr(StubWorker, "identify", lambda self: (done.wait(20), known(self))[1])
-        LiveEvaluator("cuda", config(), meanwhile=done.set).close()
-        assert done.is_set()
 
 
 class TestPruning:
@@ -276,7 +282,7 @@ class FakeLive:
 
     broken: dict[str, SetupError]
 
-    def __init__(self, backend: str, config: Config, say: Any, *, devices: Any, meanwhile: Any) -> None:
+    def __init__(self, backend: str, config: Config, say: Any, *, devices: Any, problem: Any) -> None:
         if backend in self.broken:
             raise self.broken[backend]
         self.backend = backend

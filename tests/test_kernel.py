@@ -68,9 +68,42 @@ def test_a_description_becomes_a_spec(folder: Path) -> None:
     assert spec.dtype.name == "float32"
 
 
-def test_another_process_loads_the_same_kernel_from_its_node(folder: Path) -> None:
-    spec = loaded(folder)
-    assert load(json.loads(spec.node_json), spec.path) == spec
+@pytest.mark.parametrize(
+    "dims",
+    [
+        {"N": 4096},
+        {"Z": 5, "N": None, "A": 3, "LD": "N + 1"},
+        ["Z", "N", "A", {"LD": "N"}],
+    ],
+)
+def test_another_process_loads_the_same_kernel_from_its_node(folder: Path, dims: Any) -> None:
+    """The order of the sizes included, which a shape is written in."""
+    spec = loaded(folder, dims=dims)
+    again = load(json.loads(spec.node_json), spec.path)
+    assert again == spec
+    assert list(again.dims) == list(spec.dims)
+
+
+def test_sizes_may_have_defaults_that_follow_from_others(folder: Path) -> None:
+    for dims in ({"M": None, "N": 8, "LD": "N + 4"}, ["M", {"N": 8}, {"LD": "N + 4"}]):
+        spec = loaded(folder, dims=dims)
+        assert spec.dims == {"M": None, "N": 8}
+        assert spec.optional_dims["LD"].evaluate({"N": 8}) == 12
+    with pytest.raises(KernelError, match=r"dims: LD = 'P' names 'P'"):
+        loaded(folder, dims={"M": None, "N": 8, "LD": "P"})
+    with pytest.raises(KernelError, match=r"dims: LD = 'LE' names 'LE'"):
+        loaded(folder, dims={"M": None, "N": 8, "LD": "LE", "LE": "N"})
+
+
+def test_scratch_has_fills_of_its_own_and_no_pitch(folder: Path) -> None:
+    args = description()["args"]
+    for changes, says in (
+        ({"fill": "uniform"}, "'uniform' is none of zeros, none"),
+        ({"pitch": "N"}, "a scratch array has none"),
+    ):
+        scratch = {"name": "s", "shape": ["N"], "direction": "scratch", **changes}
+        with pytest.raises(KernelError, match=says):
+            loaded(folder, args=[*args, scratch])
 
 
 def test_the_digest_follows_the_source_and_its_headers(folder: Path) -> None:
@@ -137,7 +170,10 @@ def test_what_is_wrong_is_said_with_its_place(folder: Path, changes: Mapping[str
 @pytest.mark.parametrize(
     ("argument", "says"),
     [
-        ({"name": "x", "shape": ["N"], "direction": "inn"}, "none of in, out, inout (did you mean 'in'?)"),
+        (
+            {"name": "x", "shape": ["N"], "direction": "inn"},
+            "none of in, out, inout, scratch (did you mean 'in'?)",
+        ),
         ({"name": "x", "shape": ["N"], "fill": "unifrm"}, "did you mean 'uniform'?"),
         ({"name": "x", "shape": []}, "give the array's sizes"),
         ({"name": "x", "shape": ["N"], "scalar": "int32"}, "unknown key"),
@@ -191,8 +227,10 @@ def test_spills_may_be_forbidden(folder: Path) -> None:
 
 def shipped(path: Path) -> dict[str, Any]:
     node = yaml.safe_load(path.read_text(encoding="utf-8"))
-    if node.pop("defaults", None):
-        node = {**yaml.safe_load((conf_dir() / "problem" / "gemm.yaml").read_text()), **node}
+    for name in node.pop("defaults", ()):
+        if name != "_self_":
+            problem = conf_dir() / f"{name.strip('/').partition('@')[0]}.yaml"
+            node = {**yaml.safe_load(problem.read_text()), **node}
     return dict(node)
 
 

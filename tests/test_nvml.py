@@ -84,7 +84,6 @@ def test_readings_carry_their_units() -> None:
         throttle_reasons=("gpu_idle", "sw_power_cap"),
         ecc_errors=0,
         processes=(7, 42),
-        energy_mj=123_456,
     )
 
 
@@ -234,3 +233,34 @@ def test_idling_is_no_slow_down_and_a_power_cap_is() -> None:
     readings = NvmlReadings(throttle_reasons=("gpu_idle", "sw_power_cap", "applications_clocks_setting"))
     assert slow_down_reasons(readings) == ("sw_power_cap",)
     assert slow_down_reasons(NvmlReadings()) == ()
+
+
+# --- glances ----------------------------------------------------------------------------------------
+
+
+def test_a_glance_is_of_what_costs_nothing_to_ask() -> None:
+    library = FakeLibrary()
+    assert Nvml(library).glance(BUS) == NvmlReadings(
+        sm_clock_mhz=1980,
+        memory_clock_mhz=3201,
+        power_w=370.5,
+        temperature_c=61,
+        throttle_reasons=("gpu_idle", "sw_power_cap"),
+    )
+    assert not {"nvmlDeviceGetTotalEnergyConsumption", "nvmlDeviceGetComputeRunningProcesses"} & set(
+        library.called
+    )
+
+
+def test_energy_is_asked_for_alone() -> None:
+    library = FakeLibrary()
+    assert Nvml(library).energy_mj(BUS) == 123_456
+    library.called.clear()
+    Nvml(library).readings(BUS)
+    assert "nvmlDeviceGetTotalEnergyConsumption" not in library.called
+
+
+def test_a_glance_without_nvml_claims_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    assert Nvml().glance(BUS).sm_clock_mhz is None
+    assert Nvml().energy_mj(BUS) is None

@@ -305,12 +305,12 @@ def test_a_killed_worker_is_gone_at_once(worker, spec):
 
 
 def test_a_point_with_a_problem_of_its_own_gets_time_to_prepare_it(worker, tmp_path, monkeypatch):
-    scalars = [{"name": "s", "scalar": "int32", "value": "1 if act == 'right' else 2"}]
+    size = ["N if act == 'right' else 2 * N"]
     arrays = [
-        {"name": "x", "shape": ["N"], "direction": "in"},
-        {"name": "y", "shape": ["N"], "direction": "out"},
+        {"name": "x", "shape": size, "direction": "in"},
+        {"name": "y", "shape": size, "direction": "out"},
     ]
-    spec = spec_in(tmp_path, "const T* x, T* y, int s", args=arrays + scalars)
+    spec = spec_in(tmp_path, "const T* x, T* y", args=arrays)
     prepared(worker, spec)
     deadlines = []
     monkeypatch.setattr(

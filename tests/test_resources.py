@@ -606,3 +606,10 @@ def test_a_string_parameter_is_no_obstacle() -> None:
     )
     got = resources(spec, Point.of({"tile": 16, "order": "rows"}), SQUARE, H200)
     assert got.predicted_ms is not None
+
+
+def test_what_a_cold_launch_reads_is_held_against_the_memory_however_large_the_cache() -> None:
+    traffic = 10 * 2**20
+    assert suspect(None, traffic, 1e-3, FLOAT32, H200) is None
+    assert suspect(None, traffic, 1e-3, FLOAT32, H200, cold_bytes=traffic)
+    assert suspect(None, traffic, 1e-2, FLOAT32, H200, cold_bytes=traffic) is None

@@ -10,7 +10,7 @@ import pytest
 from sweeper.device import target
 from sweeper.worker import spare
 from sweeper.worker.pool import DeviceWorker
-from sweeper.worker.spare import drop_spare, keep_spare, take_spare
+from sweeper.worker.spare import drop_spare, keep_spare, may_need_gpu, take_spare
 
 
 @pytest.fixture(autouse=True)
@@ -62,3 +62,15 @@ def test_a_worker_of_other_ways_leaves_it(tmp_path: Path) -> None:
     with DeviceWorker("emulator", scratch=tmp_path) as worker:
         worker.identify()
     assert take_spare("emulator") is not None
+
+
+def test_one_for_a_gpu_is_worth_a_start_only_where_a_driver_has_left_its_files(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(spare.importlib.util, "find_spec", lambda name: object())
+    monkeypatch.setattr(spare, "_DEVICE_FILES", (str(tmp_path / "nvidiactl"),))
+    assert not may_need_gpu()
+    (tmp_path / "nvidiactl").touch()
+    assert may_need_gpu()
+    monkeypatch.setattr(spare.importlib.util, "find_spec", lambda name: None)
+    assert not may_need_gpu()

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from sweeper.statistics import (
     Drift,
+    EntropyTrend,
     Interval,
     RatioInterval,
     StoppingRule,
@@ -376,3 +377,97 @@ def test_samples_at_a_lower_clock_are_told_apart_and_unknown_clocks_kept() -> No
     clocks = [1980.0, 1965.0, 990.0, None, math.nan, 1881.0, 1880.0]
     assert at_clock(clocks, 1980).tolist() == [True, True, False, True, True, True, False]
     assert at_clock([], 1980).tolist() == []
+
+
+# --- entropy ----------------------------------------------------------------------------------------
+
+
+def entropy_of(samples: list[float]) -> EntropyTrend:
+    trend = EntropyTrend()
+    for sample in samples:
+        trend.add(sample)
+    return trend
+
+
+def test_the_entropy_is_that_of_the_values_seen() -> None:
+    assert entropy_of([]).entropy == 0
+    assert entropy_of([1.0] * 10).entropy == pytest.approx(0, abs=1e-12)
+    assert entropy_of([1.0, 2.0] * 8).entropy == pytest.approx(1.0)
+    assert entropy_of([1.0, 2.0, 3.0, 4.0] * 8).entropy == pytest.approx(2.0)
+
+
+def test_values_within_a_thousandth_are_one_value() -> None:
+    assert entropy_of([1.0001, 1.0003, 1.0005] * 4).entropy == pytest.approx(0, abs=1e-12)
+    assert entropy_of([1.0, 1.01] * 4).entropy == pytest.approx(1.0)
+
+
+def test_no_trend_is_told_before_there_are_32_samples() -> None:
+    assert entropy_of([1.0] * 31).change == math.inf
+    assert entropy_of([1.0] * 32).change == pytest.approx(0, abs=1e-12)
+
+
+def test_the_entropy_of_a_distribution_that_has_been_seen_stands_still() -> None:
+    rng = np.random.default_rng(8)
+    few = entropy_of(list(skewed(rng, 40)))
+    many = entropy_of(list(skewed(rng, 800)))
+    assert abs(few.change) > 0.1
+    assert abs(many.change) < 0.05
+
+
+def test_a_second_mode_that_comes_late_shows_as_a_trend() -> None:
+    assert entropy_of([1.0] * 60 + [1.3] * 20).change > 0.3
+
+
+def test_the_trend_line_is_that_of_least_squares() -> None:
+    rng = np.random.default_rng(9)
+    trend = entropy_of(list(skewed(rng, 100)))
+    recent = trend._entropies[-50:]
+    assert trend.change == pytest.approx(49 * np.polyfit(np.arange(50), recent, 1)[0])
+
+
+@pytest.mark.parametrize(
+    ("criterion", "reason", "count"),
+    [("width", "precise", 6), ("entropy", "entropy", 32), ("either", "precise", 6), ("both", "both", 32)],
+)
+def test_steady_samples_stop_by_the_criterion_asked_for(criterion: str, reason: str, count: int) -> None:
+    rule = StoppingRule(min_samples=6, max_samples=100, criterion=criterion)
+    while not rule.stop(0.0):
+        rule.add(1.0)
+    assert (rule.reason, rule.count) == (reason, count)
+
+
+def test_the_entropy_is_enough_where_the_interval_never_gets_as_narrow() -> None:
+    rng = np.random.default_rng(10)
+    rule = StoppingRule(
+        min_samples=6, max_samples=2000, max_seconds=1e9, relative_width=1e-5, criterion="either"
+    )
+    while not rule.stop(0.0):
+        rule.add(float(skewed(rng, 1)[0]))
+    assert rule.reason == "entropy"
+    assert 32 < rule.count < 1000
+
+
+def test_what_was_not_met_is_said_in_words() -> None:
+    rule = StoppingRule(min_samples=6, max_samples=8, relative_width=0.01, criterion="both")
+    for sample in (1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7):
+        rule.add(sample)
+    assert rule.stop(0.0)
+    assert rule.reason == "max_samples"
+    assert rule.unmet == (
+        "the interval is 0.52 of the median wide, wanted 0.01; no trend of entropy, wanted 0.05"
+    )
+
+
+def test_an_unknown_criterion_is_refused() -> None:
+    with pytest.raises(ValueError, match="'narrow' is none of width, entropy, either, both"):
+        StoppingRule(criterion="narrow")
+
+
+def test_the_rule_allows_for_dependence_from_twenty_samples_on() -> None:
+    rule = StoppingRule(min_samples=20, max_samples=500, relative_width=0.012)
+    shaky = np.repeat([1.0, 1.01], 10)
+    for sample in np.tile(shaky, 2):
+        rule.add(float(sample))
+    low, high = median_interval(np.tile(shaky, 2))
+    assert (high - low) / 1.005 <= 0.012
+    assert not rule.stop(0.0)

@@ -35,8 +35,11 @@ from sweeper.table import (  # noqa: E402
     status_counts,
     write_csv,
 )
+from sweeper.table.columns import LATER  # noqa: E402
 from sweeper.table.ranking import failure_lines  # noqa: E402
 from sweeper.table.row import without_paths  # noqa: E402
+
+RESULTS = Path(__file__).parents[1] / "results"
 
 
 def timed(number: int, *samples: float, **changes: Any) -> Trial:
@@ -117,6 +120,16 @@ def test_measured_times_are_not_compared_with_predicted_ones() -> None:
 def test_the_share_of_the_roofline_follows_from_the_least_time() -> None:
     assert only(frame([timed(1, 2.0, details={"roofline_ms": 0.5})]))["percent_of_roofline"] == 25.0
     assert only(frame([timed(1, 2.0)]))["percent_of_roofline"] is pd.NA
+
+
+def test_copies_and_the_hosts_product_stand_beside_each_row_where_they_were_asked_for() -> None:
+    told = {"h2d_ms": 5.0, "d2h_ms": 3.0, "cpu_ms": 40.0, "cpu_note": "NumPy float32"}
+    asked, plain = (
+        row for _, row in frame([timed(1, 2.0, details={"transfers": told}), timed(2, 2.0)]).iterrows()
+    )
+    assert [asked[name] for name in told] == [5.0, 3.0, 40.0, "NumPy float32"]
+    assert asked["h2d_pinned_ms"] is pd.NA, "pinned memory was not to be had"
+    assert [plain[name] for name in told] == [pd.NA, pd.NA, pd.NA, ""]
 
 
 def test_shared_memory_is_the_compilers_static_figure_and_the_dynamic_one() -> None:
@@ -547,3 +560,19 @@ def test_ranking_survives_the_way_through_a_file(tmp_path: Path) -> None:
 def test_pandas_is_not_imported_until_a_table_is_made() -> None:
     code = "import sys, sweeper.table, sweeper.table.ranking; sys.exit('pandas' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("path", sorted((RESULTS / "h200").rglob("trials.csv")), ids=lambda p: p.parent.name)
+def test_a_table_recorded_by_an_earlier_version_can_be_read(path: Path) -> None:
+    table = read_csv(path)
+    assert len(table) > 0
+    assert not best_per_shape(table).empty
+
+
+def test_columns_that_a_table_did_not_have_yet_are_blank(tmp_path: Path) -> None:
+    whole = frame([timed(1, 2.0, details={"transfers": {"h2d_ms": 5.0}})])
+    write_csv(whole.drop(columns=sorted(LATER)), tmp_path / "trials.csv")
+    row = only(read_csv(tmp_path / "trials.csv"))
+    assert row["h2d_ms"] is pd.NA
+    assert row["cpu_note"] == ""
+    assert row["time_ms"] == 2.0

@@ -19,6 +19,7 @@ from sweeper.model import Build, Check, Point, Role, Stage, Status, TimeSource, 
 from sweeper.resources.geometry import implicit_constraints, launch_derived, scope_constants
 from sweeper.search import make
 from sweeper.space import Space, build_space
+from sweeper.table import frame
 from sweeper.table.row import time_ms
 from sweeper.tune import STOPPED, Study, Tally, tune
 
@@ -131,7 +132,7 @@ def run(world: FakeWorld, memory: Memory | None = None, **options: Any) -> tuple
     memory = memory or Memory()
     chosen = {"budget": None, "lookahead": 2, **options}
     strategy = make(chosen.pop("search", "grid"), space(), 0)
-    return tune(study_of(world), space(), strategy, memory, Ears(memory), **chosen), memory
+    return tune(study_of(world), space(), lambda: strategy, memory, Ears(memory), **chosen), memory
 
 
 def test_every_configuration_is_measured_once_and_the_exhausted_space_ends_the_loop() -> None:
@@ -201,6 +202,40 @@ def test_the_library_is_a_row_beside_the_candidates() -> None:
     assert library.kernel == "cublas"
     assert time_ms(library) == 0.5
     assert tally.asked == 5, "a library does not use the budget"
+
+
+def test_a_library_is_held_against_the_roofline_too() -> None:
+    tally, _ = run(FakeWorld(by_tile), baselines=("cublas",))
+    library, candidate = tally.trials[0], tally.trials[1]
+    assert library.details["roofline_ms"] == candidate.details["roofline_ms"]
+    (row, *_) = frame(tally.trials).to_dict("records")
+    assert row["percent_of_roofline"] == pytest.approx(100 * library.details["roofline_ms"] / 0.5)
+
+
+def test_what_a_backend_tells_of_a_row_is_among_its_details() -> None:
+    world = FakeWorld(by_tile)
+    told = {"library": {"heuristic": 3}}
+    world.finish = lambda ticket: replace(FakeWorld.finish(world, ticket), details=told)  # type: ignore[method-assign]
+    _, memory = run(world, baselines=("cublaslt",))
+    assert all(trial.details["library"] == {"heuristic": 3} for trial in memory.trials)
+
+
+def test_a_library_that_fails_is_a_row_with_its_reason_and_is_asked_again() -> None:
+    missing = TrialFailed(Status.INFEASIBLE, Stage.SPACE, "cuBLASLt was not found")
+
+    def finish(ticket: Ticket) -> Outcome:
+        if ticket.library == "cublaslt":
+            raise missing
+        return FakeWorld.finish(world, ticket)
+
+    world = FakeWorld(by_tile)
+    world.finish = finish  # type: ignore[method-assign]
+    tally, memory = run(world, baselines=("cublas", "cublaslt"))
+    assert tally.valid == 5
+    row = next(t for t in memory.trials if t.kernel == "cublaslt")
+    assert (row.role, row.status, row.reason) == (Role.BASELINE, Status.INFEASIBLE, "cuBLASLt was not found")
+    again, _ = run(FakeWorld(by_tile), Memory(memory.trials), baselines=("cublas", "cublaslt"))
+    assert next(t for t in again.trials if t.kernel == "cublaslt").status is Status.OK
 
 
 def test_predicted_rows_hold_nothing_that_a_clock_wrote() -> None:
@@ -327,7 +362,7 @@ class TestStoppingEarly:
         memory = Memory(slower)
         strategy = make("grid", space(), 0)
         strategy.tell(0, None)
-        tally = tune(study_of(world), space(), strategy, memory, Ears(memory), budget=4, lookahead=1)
+        tally = tune(study_of(world), space(), lambda: strategy, memory, Ears(memory), budget=4, lookahead=1)
         best = min(tally.trials, key=lambda t: time_ms(t) or 99.0)
         assert (time_ms(best), best.details.get(STOPPED)) == (4.5, None)
         assert len(tally.trials) == 4
@@ -357,3 +392,45 @@ def test_what_is_all_stored_needs_no_device() -> None:
     world.unprepared = TrialFailed(Status.OUT_OF_MEMORY, Stage.LOAD, "wanted more")
     tally, _ = run(world, Memory(before.trials))
     assert tally.reused == 5
+
+
+class Clocked(FakeWorld):
+    """A world whose every answer is one timing."""
+
+    def __init__(self, timing: Timing) -> None:
+        super().__init__(by_tile)
+        self.timing = timing
+
+    def finish(self, ticket: Ticket) -> Outcome:
+        return replace(super().finish(ticket), timing=self.timing)
+
+
+def notes_at(timing: Timing) -> set[str]:
+    """The notes of a study whose FLOPs nobody knows, three matrices of 1 MB."""
+    world, memory = Clocked(timing), Memory()
+    study = replace(study_of(world), flops=None)
+    tune(study, space(), lambda: make("grid", space(), 0), memory, Ears(memory), budget=1, lookahead=1)
+    return {str(trial.details.get("note", "")) for trial in memory.trials}
+
+
+# At 4.8 TB/s an H200 reads the two operands, 2 MB, in 0.44 µs; its L2 cache holds them easily.
+TOO_FAST_MS, FAST_MS = 3e-4, 6e-4
+
+
+def test_a_cold_launch_cannot_have_read_its_inputs_faster_than_the_memory_gives_them() -> None:
+    (note,) = notes_at(Timing((TOO_FAST_MS,) * 6, "events", "cold"))
+    assert note.startswith("suspect: ")
+    assert "GB/s" in note
+    assert notes_at(Timing((FAST_MS,) * 6, "events", "cold")) == {""}
+
+
+def test_a_warm_launch_may_find_its_inputs_in_the_cache() -> None:
+    assert notes_at(Timing((TOO_FAST_MS,) * 6, "events", "warm")) == {""}
+
+
+def test_of_two_states_of_the_cache_the_implausible_one_is_named() -> None:
+    warm = Timing((TOO_FAST_MS,) * 6, "events", "warm")
+    assert notes_at(Timing((FAST_MS,) * 6, "events", "cold", beside=warm)) == {""}
+    (note,) = notes_at(Timing((TOO_FAST_MS,) * 6, "events", "cold", beside=warm))
+    assert note.startswith("suspect (cold): ")
+    assert "warm" not in note

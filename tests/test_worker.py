@@ -78,16 +78,29 @@ def test_a_problem_is_prepared_once_for_all_points(ask, tmp_path):
 
 
 def test_a_problem_that_depends_on_the_point_is_prepared_for_it(ask, tmp_path):
+    size = ["N if act == 'right' else 2 * N"]
     args = [
-        {"name": "x", "shape": ["N"], "direction": "in"},
-        {"name": "y", "shape": ["N"], "direction": "out"},
-        {"name": "s", "scalar": "int32", "value": "1 if act == 'right' else 2"},
+        {"name": "x", "shape": size, "direction": "in"},
+        {"name": "y", "shape": size, "direction": "out"},
     ]
-    ask = opened(ask, tmp_path, parameters="const T* x, T* y, int s", args=args)
+    ask = opened(ask, tmp_path, parameters="const T* x, T* y", args=args)
     measure(ask, "right")
     measure(ask, "launch")
     measure(ask, "launch")
     assert calls(tmp_path).count("prepare 4") == 2
+
+
+def test_scalars_and_scratch_that_depend_on_the_point_leave_the_problem_as_it_is(ask, tmp_path):
+    args = [
+        {"name": "x", "shape": ["N"], "direction": "in"},
+        {"name": "y", "shape": ["N"], "direction": "out"},
+        {"name": "parts", "shape": ["0 if act == 'right' else 2 * N"], "direction": "scratch"},
+        {"name": "s", "scalar": "int32", "value": "1 if act == 'right' else 2"},
+    ]
+    ask = opened(ask, tmp_path, parameters="const T* x, T* y, T* parts, int s", args=args)
+    for act in ("right", "launch", "right"):
+        measure(ask, act)
+    assert calls(tmp_path).count("prepare 4") == 1
 
 
 def test_a_failed_configuration_keeps_status_stage_reason_and_details(ask, tmp_path):

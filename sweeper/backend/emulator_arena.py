@@ -43,8 +43,9 @@ class Arena:
         self._initial: dict[str, Array] = {}
         for array in problem.arrays:
             self._buffers[array.name] = Buffer(
-                array.name, array.shape, array.dtype.storage, writable=array.is_output
+                array.name, array.shape, array.dtype.storage, writable=array.is_output, pitch=array.pitch
             )
+        self._make_scratch()
         for name, data in problem.inputs().items():
             self._buffers[name].array[...] = data
             self._inputs[name] = self._buffers[name].array
@@ -83,6 +84,31 @@ class Arena:
             deadline_s=deadline_s,
         )
 
+    def at(self, problem: Problem) -> None:
+        """Take the scalars and the scratch of `problem`, which has the same arrays; scratch is cleared."""
+        self.problem = problem
+        self._make_scratch()
+
+    def _make_scratch(self) -> None:
+        for array in self.problem.scratch:
+            held = self._buffers.get(array.name)
+            if held is None or held.shape != array.shape:
+                if held is not None:
+                    held.close()
+                empty = array.fill == "none"
+                held = Buffer(array.name, array.shape, array.dtype.storage, writable=True, empty=empty)
+                self._buffers[array.name] = held
+        self.clear_scratch()
+
+    def clear_scratch(self) -> None:
+        """Make scratch what it is before a kernel's very first launch: zeros, or what no kernel computes."""
+        for array in self.problem.scratch:
+            self._clear(array)
+
+    def _clear(self, array: ResolvedArray) -> None:
+        held = self._buffers[array.name].array
+        held[...] = 0 if array.fill == "zeros" else self.problem.poison(replace(array, shape=(1,)))
+
     def prepare(self) -> None:
         """Have the reference ready where it takes launches of its own, which use the same arrays."""
         if self._run_reference is not None:
@@ -114,9 +140,12 @@ class Arena:
         return {a.name: self._buffers[a.name].array for a in self.problem.outputs}
 
     def reset(self) -> None:
-        """Make every output again what it is before a launch: poison, or its input."""
+        """Make every output again what it is before a launch: poison, or its input. Scratch stays as it was left."""
         for array in self.problem.outputs:
             self._reset(array)
+        for array in self.problem.scratch:
+            if array.fill == "none":
+                self._clear(array)
 
     def _reset(self, array: ResolvedArray) -> None:
         held = self._buffers[array.name].array
@@ -124,8 +153,12 @@ class Arena:
             held[...] = self._inputs[array.name]
             return
         # Only what was written: the pages of a large array are not all touched again.
-        bits, poison = _bits(held).reshape(-1), _bits(self._initial[array.name])[0]
-        bits[np.flatnonzero(bits != poison)] = poison
+        bits, poison = _bits(held), _bits(self._initial[array.name])[0]
+        if array.has_gaps:
+            bits[bits != poison] = poison
+            return
+        flat = bits.reshape(-1)
+        flat[np.flatnonzero(flat != poison)] = poison
 
     def _written(self, array: ResolvedArray) -> npt.NDArray[np.bool_]:
         held = self._buffers[array.name].array

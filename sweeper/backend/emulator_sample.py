@@ -16,6 +16,7 @@ import numpy.typing as npt
 from sweeper.device import Target
 from sweeper.errors import ConfigError
 from sweeper.expressions import Expression, Value
+from sweeper.kernel.sizes import completed, sizes_behind
 from sweeper.model import KernelSpec, Point
 from sweeper.resources.geometry import evaluate_launch, point_scope, why_unsupported
 
@@ -41,21 +42,35 @@ def reduced_dims(
     """The smallest shape worth running whole instead of `dims`; None where `dims` are small or none will do.
 
     Every size above 160 is replaced by one of 128 + (size mod 32) + 32·i, such that what the kernel
-    requires, its constraints and its launch hold there too.
+    requires, its constraints and its launch hold there too. An optional size keeps its distance from what it
+    would be by default, down to the same remainder.
     """
-    if is_small(dims):
+    plain = {name: size for name, size in dims.items() if name in spec.dims}
+    if is_small(plain):
         return None
-    names = [name for name, size in dims.items() if size > _KEPT]
+    names = [name for name, size in plain.items() if size > _KEPT]
     levels = [_allowed_alone(spec, point, dims, name, target) for name in names]
     if not all(levels):
         return None
     for tries, sizes in enumerate(_by_product(levels)):
-        smaller = {**dims, **dict(zip(names, sizes, strict=True))}
-        if tries >= _MOST_TRIES or smaller == dict(dims):
+        smaller = {**plain, **dict(zip(names, sizes, strict=True))}
+        if tries >= _MOST_TRIES or smaller == plain:
             return None
+        smaller |= _optional(spec, dims, smaller)
         if _allowed(spec, point, smaller, target):
             return smaller
     return None
+
+
+def _optional(spec: KernelSpec, dims: Mapping[str, int], smaller: Mapping[str, int]) -> dict[str, int]:
+    """The optional sizes of `dims`, as far from their defaults at `smaller` as they are from those at `dims`."""
+    plain = {name: size for name, size in dims.items() if name in spec.dims}
+    usual, reduced = completed(spec, plain), completed(spec, smaller)
+    apart = {name: size - usual[name] for name, size in dims.items() if name not in plain}
+    return {
+        name: reduced[name] + (gap if abs(gap) <= _KEPT else _BASE + gap % _PERIOD)
+        for name, gap in apart.items()
+    }
 
 
 def _levels(size: int) -> list[int]:
@@ -71,9 +86,10 @@ def _allowed_alone(
     alone = [
         condition
         for condition in (*spec.requires.conditions, *spec.constraints)
-        if condition.names & set(dims) == {name} and condition.names <= set(scope)
+        if sizes_behind(spec, condition.names, dims) == {name} and condition.names <= set(scope)
     ]
-    return [size for size in _levels(dims[name]) if _hold(alone, {**scope, name: size})]
+    sizes = _levels(dims[name])
+    return [s for s in sizes if _hold(alone, {**scope, **completed(spec, {**dims, name: s})})]
 
 
 def _hold(conditions: Iterable[Expression], scope: Mapping[str, Value]) -> bool:

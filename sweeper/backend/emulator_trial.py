@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,23 +12,20 @@ import numpy.typing as npt
 from sweeper.backend.emulator_arena import Arena
 from sweeper.emulation import Fault, Geometry, LaunchReport, Order
 from sweeper.errors import TrialFailed
+from sweeper.kernel.sizes import shape_text
 from sweeper.model import Build, Check, Launch, Stage, Status
 
-__all__ = ["EmulatedTrial", "shape_text"]
+__all__ = ["EmulatedTrial"]
 
 _STATUS = {
     Fault.TIMEOUT: (Status.TIMEOUT, Stage.LAUNCH),
     Fault.ARGUMENT: (Status.LAUNCH_ERROR, Stage.LAUNCH),
     Fault.LAUNCH: (Status.LAUNCH_ERROR, Stage.LAUNCH),
     Fault.MODULE: (Status.LAUNCH_ERROR, Stage.LOAD),
+    Fault.BETWEEN_ROWS: (Status.WRONG_RESULT, Stage.VERIFY),
 }
 _MOST_SHOWN = 5
 _PRINTED_SHOWN = 200
-
-
-def shape_text(dims: Mapping[str, int]) -> str:
-    """`4096x4096x4096`, in the order of the kernel's dimensions."""
-    return "x".join(str(size) for size in dims.values())
 
 
 class EmulatedTrial:
@@ -89,7 +86,7 @@ class EmulatedTrial:
         finally:
             arena.reset()
         if not check.passed:
-            raise _wrong_result(check, where, order)
+            raise _wrong_result(check, where, order, [a.name for a in arena.problem.scratch])
         return check
 
     def geometry(self, launch: Launch) -> Geometry:
@@ -113,7 +110,7 @@ class EmulatedTrial:
 
 
 def _where(arena: Arena, order: Order) -> str:
-    shape = f"at {shape_text(arena.problem.dims)}"
+    shape = f"at {shape_text(arena.problem.dims, len(arena.problem.spec.dims))}"
     return shape if order is Order.FORWARD else f"{shape}, threads of a block in reverse order"
 
 
@@ -127,14 +124,19 @@ def _fault(report: LaunchReport, where: str) -> TrialFailed:
     return TrialFailed(status, stage, f"{report.message} ({where})", details=details)
 
 
-def _wrong_result(check: Check, where: str, order: Order) -> TrialFailed:
+def _wrong_result(check: Check, where: str, order: Order, scratch: Sequence[str]) -> TrialFailed:
     reason = check.note or f"{check.wrong} of {check.checked} elements are wrong"
     shown = [
         f"{m.array}[{', '.join(map(str, m.index))}] = {_number(m.got)}, expected {_number(m.want)} ± {m.bound:.2g}"
         for m in check.mismatches[:_MOST_SHOWN]
     ]
     text = "; ".join([f"{reason} ({where})", *shown])
-    if order is Order.REVERSE:
+    if order is Order.REVERSE and scratch:
+        text += (
+            f"; right in the launch before: see what it left in {', '.join(scratch)}, and whether threads of a"
+            " block use each other's data without a barrier"
+        )
+    elif order is Order.REVERSE:
         text += "; right with them in order: threads of a block use each other's data without a barrier"
     return TrialFailed(Status.WRONG_RESULT, Stage.VERIFY, text, details={"check": check, "where": where})
 

@@ -15,10 +15,11 @@ import numpy.typing as npt
 from sweeper.backend.base import MeasureProtocol
 from sweeper.backend.emulator_arena import Arena
 from sweeper.backend.emulator_sample import is_small, reduced_dims, sample_blocks
-from sweeper.backend.emulator_trial import EmulatedTrial, shape_text
+from sweeper.backend.emulator_trial import EmulatedTrial
 from sweeper.device import Target
 from sweeper.emulation import Limits
 from sweeper.errors import KernelError, TrialFailed
+from sweeper.kernel.sizes import shape_text
 from sweeper.model import Build, Check, KernelSpec, Launch, Point, Stage, Status
 from sweeper.problem import Problem, resolve
 from sweeper.resources.geometry import evaluate_launch, launch_of, point_scope
@@ -84,16 +85,17 @@ class Verifier:
         Raises TrialFailed with what is wrong at either shape.
         """
         trial = EmulatedTrial(build, self._workers)
+        here = resolve(self._spec, self.problem.dims, point, seed=self.problem.seed)
         smaller = reduced_dims(self._spec, point, self.problem.dims, self._target)
         if smaller is None:
-            check, what = self._check_true(trial, launch, protocol, None)
+            check, what = self._check_true(trial, here, launch, protocol, None)
             return _noted(check, what), trial.remarks
         reduced, cost_s = self._check_reduced(trial, smaller, point, launch, protocol)
-        what = f"whole grid at {shape_text(smaller)}"
-        lacking = self._lacking()
+        what = f"whole grid at {shape_text(smaller, len(self._spec.dims))}"
+        lacking = self._lacking() or _only_whole(here, cost_s, protocol)
         if lacking:
             return _noted(reduced, f"{what}; {lacking}"), trial.remarks
-        check, also = self._check_true(trial, launch, protocol, cost_s)
+        check, also = self._check_true(trial, here, launch, protocol, cost_s)
         return _noted(check, f"{also}, {what}"), trial.remarks
 
     def _check_reduced(
@@ -113,17 +115,25 @@ class Verifier:
         return check, _cost_s(self.problem, launch, trial.switches * more)
 
     def _check_true(
-        self, trial: EmulatedTrial, launch: Launch, protocol: MeasureProtocol, cost_s: float | None
+        self,
+        trial: EmulatedTrial,
+        here: Problem,
+        launch: Launch,
+        protocol: MeasureProtocol,
+        cost_s: float | None,
     ) -> tuple[Check, str]:
-        """The true shape, whole where that is affordable; and what was run."""
+        """The true shape, whole where that is affordable or nothing less will do; and what was run."""
         if self._whole is None:
             if self.problem.total_bytes > _free_memory():
                 raise TrialFailed(Status.OUT_OF_MEMORY, Stage.LOAD, _too_large(self.problem))
-            self._whole = self._arena(self.problem)
-        shape, deadline_s = shape_text(self.problem.dims), protocol.deadline_s / 2
-        small = is_small(self.problem.dims)
-        if protocol.emulated_blocks <= 0 or small:
-            check = trial.whole(self._whole, launch, deadline_s, both_orders=small)
+            self._whole = self._arena(here)
+        else:
+            self._whole.at(here)
+        shape, deadline_s = _shape(self.problem), protocol.deadline_s / 2
+        small = is_small({name: self.problem.dims[name] for name in self._spec.dims})
+        together = _work_together(here)
+        if protocol.emulated_blocks <= 0 or small or together:
+            check = trial.whole(self._whole, launch, deadline_s, both_orders=small or together)
             return check, f"whole grid at {shape}"
         if cost_s is None:
             trial.sample(self._whole, launch, sample_blocks(launch.grid, 1, self.problem.seed), deadline_s)
@@ -146,7 +156,7 @@ class Verifier:
             self._by_kernel
             and _cost_s(self.problem, self._reference_launch(self.problem), 0) > _REFERENCE_BUDGET_S
         ):
-            return f"not at {shape_text(self.problem.dims)}: the reference kernel takes too long there"
+            return f"not at {_shape(self.problem)}: the reference kernel takes too long there"
         return ""
 
     @property
@@ -156,9 +166,12 @@ class Verifier:
     def _reduced_arena(self, dims: Mapping[str, int], point: Point) -> Arena:
         """The arena at `dims`; the most recently used ones are kept."""
         key = shape_text(dims)
+        here = resolve(self._spec, dims, point, seed=self.problem.seed)
         arena = self._reduced.pop(key, None)
         if arena is None:
-            arena = self._arena(resolve(self._spec, dims, point, seed=self.problem.seed))
+            arena = self._arena(here)
+        else:
+            arena.at(here)
         self._reduced[key] = arena
         while len(self._reduced) > _MOST_REDUCED_SHAPES:
             self._reduced.popitem(last=False)[1].close()
@@ -200,9 +213,30 @@ def _noted(check: Check, note: str) -> Check:
     return replace(check, note=f"{check.note}; {note}" if check.note else note)
 
 
+def _work_together(problem: Problem) -> bool:
+    """Whether blocks may need what others leave in scratch: some of them alone would prove nothing."""
+    return any(array.size for array in problem.scratch)
+
+
+def _only_whole(problem: Problem, cost_s: float, protocol: MeasureProtocol) -> str:
+    """Why a sample of blocks is not run where the whole grid costs too much; empty where it can be."""
+    if not _work_together(problem) or cost_s <= _WHOLE_BUDGET_S or protocol.emulated_blocks <= 0:
+        return ""
+    names = ", ".join(array.name for array in problem.scratch)
+    return f"not at {_shape(problem)}: blocks work together through {names}, and all of them take too long"
+
+
+def _shape(problem: Problem) -> str:
+    return shape_text(problem.dims, len(problem.spec.dims))
+
+
 def _multiply_adds(problem: Problem) -> float:
     """Half the FLOPs; where nobody knows them, one for each point of the index space."""
-    return problem.flops / 2 if problem.flops else float(math.prod(problem.dims.values()))
+    return (
+        problem.flops / 2
+        if problem.flops
+        else float(math.prod(problem.dims[name] for name in problem.spec.dims))
+    )
 
 
 def _cost_s(problem: Problem, launch: Launch, switches: float) -> float:
@@ -212,7 +246,7 @@ def _cost_s(problem: Problem, launch: Launch, switches: float) -> float:
 
 
 def _too_large(problem: Problem) -> str:
-    shape = shape_text(problem.dims)
+    shape = _shape(problem)
     return (
         f"not at {shape}: its arrays take {problem.total_bytes / 1e9:.1f} GB, more than this machine has free"
     )

@@ -91,4 +91,4 @@ def _dims(spec: KernelSpec, shape: Shape) -> dict[str, int]:
                 f"shape {tuple(shape)} has {len(shape)} sizes, kernel {spec.name} has {', '.join(spec.dims)}"
             )
         shape = dict(zip(spec.dims, shape, strict=True))
-    return resolve_dims(spec.dims, shape, kernel=spec.name)
+    return resolve_dims(spec.dims, shape, kernel=spec.name, optional=spec.optional_dims)

@@ -14,6 +14,7 @@ from sweeper.cli.yaml_lint import lint
 from sweeper.config import Config, validate
 from sweeper.errors import ConfigError
 from sweeper.kernel import load
+from sweeper.kernel.sizes import differing
 from sweeper.model import KernelSpec
 from sweeper.paths import conf_dir
 
@@ -25,7 +26,8 @@ _DEFAULT_SIZE = 512
 def kernel_dims(spec: KernelSpec, config: Config) -> dict[str, int]:
     """The sizes of the problem that `config` names, in upper case."""
     given = config.shape.sizes
-    return {name: given.get(name.lower(), default or _DEFAULT_SIZE) for name, default in spec.dims.items()}
+    dims = {name: given.get(name.lower(), default or _DEFAULT_SIZE) for name, default in spec.dims.items()}
+    return dims | differing(spec, dims, {name.upper(): size for name, size in given.items()})
 
 
 def expand(overrides: Sequence[str]) -> list[list[str]]:

@@ -15,6 +15,7 @@ from sweeper.device import Target
 from sweeper.errors import NoValidConfiguration
 from sweeper.expressions import Expression, Value
 from sweeper.expressions.columns import evaluate_columns
+from sweeper.kernel.sizes import shape_text
 from sweeper.model import KernelSpec, Point
 from sweeper.resources.geometry import implicit_constraints, launch_derived, scope_constants
 from sweeper.space import Space, build_space
@@ -24,14 +25,15 @@ __all__ = ["Case", "Plan", "make_plan"]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One configuration at one problem size."""
+    """One configuration at one problem size; `plain` of its sizes are not optional ones (None: all)."""
 
     point: Point
     dims: Mapping[str, int] = field(hash=False)
+    plain: int | None = None
 
     @property
     def shape(self) -> str:
-        return "x".join(str(size) for size in self.dims.values())
+        return shape_text(self.dims, self.plain)
 
     def __str__(self) -> str:
         return f"{self.point} at {self.shape}"
@@ -108,7 +110,7 @@ def make_plan(
             if given
             else edge_shapes(spec, point, target, limit=max(1, shapes))
         )
-        cases += [Case(point, dims) for dims in choice.shapes]
+        cases += [Case(point, dims, len(spec.dims)) for dims in choice.shapes]
         moved, skipped = moved + choice.moved, skipped + choice.skipped
         reason = reason or choice.reason
     if not cases:
@@ -135,7 +137,7 @@ def _space(spec: KernelSpec, target: Target) -> Space:
     """The configurations that hold whatever concerns parameters and the device alone."""
     constants = scope_constants(spec, dict.fromkeys(spec.dims, 1), target)
     derived = launch_derived(spec)
-    on_size = _depend_on(set(spec.dims), derived)
+    on_size = _depend_on({*spec.dims, *spec.optional_dims}, derived)
     rules = [
         part
         for constraint in (*implicit_constraints(target), *spec.constraints)

@@ -16,8 +16,15 @@ import numpy.typing as npt
 from sweeper.device import Target
 from sweeper.errors import ConfigError
 from sweeper.expressions import Expression, Value
+from sweeper.kernel.sizes import completed, sizes_behind
 from sweeper.model import KernelSpec, Point
-from sweeper.resources.geometry import evaluate_launch, point_scope, why_not_launchable, why_unsupported
+from sweeper.resources.geometry import (
+    evaluate_launch,
+    point_scope,
+    why_not_emulable,
+    why_not_launchable,
+    why_unsupported,
+)
 
 __all__ = ["ShapeChoice", "edge_shapes", "why_infeasible"]
 
@@ -31,6 +38,9 @@ _MOST_POINTS = 1 << 21
 _SMALL = 5
 _TILE_LEVELS = range(2, 257)
 _MOST_TILES = 3
+# Which of the wanted shapes comes once more with optional sizes that differ from their defaults, and by how much.
+_SPACED = 1
+_APART = (3, 4, 8, 16, 32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +61,7 @@ def edge_shapes(spec: KernelSpec, point: Point, target: Target, *, limit: int) -
     chosen: dict[tuple[int, ...], Dims] = {}
     moved = skipped = 0
     reason = ""
-    for wanted in _wanted(list(spec.dims), tiles):
+    for number, wanted in enumerate(_wanted(list(spec.dims), tiles)):
         if len(chosen) == limit:
             break
         light = _lighter(wanted)
@@ -66,12 +76,25 @@ def edge_shapes(spec: KernelSpec, point: Point, target: Target, *, limit: int) -
         else:
             moved += dims != light
             chosen[key] = dims
+            if number == _SPACED and len(chosen) < limit:
+                spaced = _spaced(spec, point, dims, target)
+                chosen[tuple(spaced.values())] = spaced
     return ShapeChoice(tuple(chosen.values()), moved, skipped, reason)
+
+
+def _spaced(spec: KernelSpec, point: Point, dims: Dims, target: Target) -> Dims:
+    """`dims` with its optional sizes larger than by default, by as little as the kernel takes; else `dims`."""
+    for apart in _APART if spec.optional_dims else ():
+        usual = completed(spec, dims)
+        spaced = dims | {name: usual[name] + apart * (i + 1) for i, name in enumerate(spec.optional_dims)}
+        if not why_infeasible(spec, point, spaced, target):
+            return spaced
+    return dims
 
 
 def why_infeasible(spec: KernelSpec, point: Point, dims: Mapping[str, int], target: Target) -> str:
     """Why `point` cannot run at `dims`; empty where it can."""
-    unsupported = why_unsupported(spec, dims, target)
+    unsupported = why_not_emulable(spec) or why_unsupported(spec, dims, target)
     if unsupported:
         return unsupported
     scope = point_scope(spec, point, dims, target)
@@ -172,8 +195,11 @@ def _allowed_alone(spec: KernelSpec, point: Point, target: Target, name: str) ->
     )
     sizes = np.arange(1, _LARGEST + 1)
     allowed = np.ones(len(sizes), np.bool_)
+    scope[name] = sizes
+    # An optional size follows the one it is a default of.
+    scope |= {n: e.evaluate_columns(scope) for n, e in spec.optional_dims.items() if name in e.names}
     for condition in _of(name, (*spec.requires.conditions, *spec.constraints), spec, scope):
-        allowed &= condition.evaluate_columns({**scope, name: sizes}).astype(np.bool_)
+        allowed &= condition.evaluate_columns(scope).astype(np.bool_)
     return sizes[allowed] if allowed.any() else sizes
 
 
@@ -183,7 +209,7 @@ def _of(
     """The conjuncts that name this size and no other, nor anything that depends on others."""
     for condition in conditions:
         for part in condition.conjuncts():
-            if part.names & set(spec.dims) == {name} and part.names <= set(scope):
+            if sizes_behind(spec, part.names) == {name} and part.names <= set(scope):
                 yield part
 
 

@@ -151,6 +151,8 @@ class _Trial:
         elif not found:
             self._compare(Order.FORWARD)
         self._arena.reset()
+        if self.defects:
+            self._arena.clear_scratch()  # what a faulty launch leaves proves nothing
 
     def in_all_orders(self, build: Build) -> None:
         """A launch an order; the first fault or wrong result is the last launch."""

@@ -20,6 +20,7 @@ Array = npt.NDArray[Any]
 _KIND_OF_FAULT: Mapping[Fault, str] = {
     Fault.ILLEGAL_ADDRESS: FindingKind.OUT_OF_BOUNDS,
     Fault.OVERRUN: FindingKind.OUT_OF_BOUNDS,
+    Fault.BETWEEN_ROWS: FindingKind.OUT_OF_BOUNDS,
     Fault.MISALIGNED_ADDRESS: FindingKind.MISALIGNED,
     Fault.ARITHMETIC: FindingKind.OVERFLOW,
     Fault.ILLEGAL_INSTRUCTION: FindingKind.TRAP,

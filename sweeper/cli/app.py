@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweeper import __version__
-from sweeper.cli.command_line import Arguments, normalise
-from sweeper.cli.jobs import INTERRUPTED, Jobs
-from sweeper.errors import SweeperError
+from sweeper.cli.command_line import Arguments, gpus_named, normalise
+from sweeper.errors import INTERRUPTED, SweeperError
 from sweeper.paths import START_VARIABLE, conf_dir
+from sweeper.worker.spare import drop_spare, keep_spare, may_need_gpu
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     try:
         arguments = normalise(given, groups=_groups(), default_root=Path.cwd() / "results" / "runs")
-        with _worker_on_its_way(arguments):
+        with _workers_on_their_way(arguments):
             return _run(arguments, given)
     except SweeperError as error:
         print(f"error: {error}", file=sys.stderr)  # noqa: T201
@@ -45,17 +45,12 @@ def _groups() -> list[str]:
 
 
 @contextlib.contextmanager
-def _worker_on_its_way(arguments: Arguments) -> Iterator[None]:
-    """Let the process that will own the GPU load while the configuration is composed."""
-    from sweeper.device.present import why_no_gpu
-    from sweeper.worker.spare import drop_spare, keep_spare
-
-    unused = arguments.shows or any(
-        override.lstrip("+").startswith(("backend", "dry_run")) for override in arguments.hydra
-    )
+def _workers_on_their_way(arguments: Arguments) -> Iterator[None]:
+    """Let the processes that will own the GPUs load while this one loads and composes the configuration."""
     try:
-        if not unused and why_no_gpu(ask=False) is None:
-            keep_spare("cuda")
+        if not arguments.shows and may_need_gpu():
+            for _ in range(gpus_named(arguments.hydra)):
+                keep_spare("cuda")
         yield
     finally:
         drop_spare()
@@ -64,6 +59,8 @@ def _worker_on_its_way(arguments: Arguments) -> Iterator[None]:
 def _run(arguments: Arguments, given: Sequence[str]) -> int:
     import hydra
     from hydra.errors import HydraException
+
+    from sweeper.cli.jobs import Jobs
 
     jobs = Jobs(arguments, given)
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from sweeper.errors import ConfigError, did_you_mean
 
-__all__ = ["Arguments", "normalise"]
+__all__ = ["Arguments", "gpus_named", "normalise"]
 
 _WITH_VALUE = {
     "-cd", "--config-dir", "-cn", "--config-name", "-cp", "--config-path", "-c", "--cfg", "-p", "--package",
@@ -231,3 +231,20 @@ def _folder_name(overrides: Sequence[str], now: str | None) -> str:
         if match and match["key"] in ("kernel", "shape", "experiment"):
             words.append(re.sub(r"[^A-Za-z0-9_.]+", "+", match["value"])[:40])
     return "-".join([stamp, *words])
+
+
+def gpus_named(overrides: Iterable[str]) -> int:
+    """How many GPUs `overrides` speak of, as far as that can be told before anything is composed.
+
+    0 where nothing will run on one, or a shared one will; 1 where nothing is said, or `all`.
+    """
+    count = 1
+    for override in overrides:
+        key, _, value = override.lstrip("+").partition("=")
+        if key in ("backend", "backend.name") and value not in ("auto", "cuda"):
+            return 0
+        if key in ("dry_run", "backend.allow_shared") and value.lower() == "true":
+            return 0
+        if key == "backend.devices":
+            count = max(1, len(re.findall(r"\d+", value)))
+    return count

@@ -1,4 +1,4 @@
-"""The files of a results folder, each an export of its store: trials.csv, best.csv and run.json."""
+"""The files of a results folder, exports of its store: trials.csv, best.csv, confirmed.csv and run.json."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sweeper.provenance import write_json
 from sweeper.store import Store
 from sweeper.table import frame, write_csv
+from sweeper.table.confirmed import confirmed_frame
 from sweeper.table.ranking import best_per_shape
 
 if TYPE_CHECKING:
@@ -21,8 +22,10 @@ def export_folder(store: Store, folder: Path) -> pd.DataFrame:
 
     Gives the table of trials. Raises StorageError where a file cannot be written; the one that was there stays.
     """
-    table = frame(store.trials())
+    table, confirmed = frame(store.trials()), store.confirmed()
     write_csv(table, folder / "trials.csv")
-    write_csv(best_per_shape(table), folder / "best.csv")
+    write_csv(best_per_shape(table, confirmed), folder / "best.csv")
+    if confirmed:
+        write_csv(confirmed_frame(confirmed), folder / "confirmed.csv")
     write_json({"runs": store.runs()}, folder / "run.json")
     return table

@@ -20,7 +20,7 @@ from sweeper.cli import terminal
 from sweeper.cli.command_line import Arguments
 from sweeper.cli.yaml_lint import lint
 from sweeper.config import Config, validate
-from sweeper.errors import ConfigError, StorageError, SweeperError
+from sweeper.errors import INTERRUPTED, ConfigError, NoValidConfiguration, StorageError, SweeperError
 from sweeper.model import Status, TimeSource
 from sweeper.paths import conf_dir, kernels_dir
 
@@ -29,9 +29,7 @@ if TYPE_CHECKING:
 
     from sweeper.store import Store
 
-__all__ = ["INTERRUPTED", "Jobs"]
-
-INTERRUPTED = 130
+__all__ = ["Jobs"]
 
 
 class Jobs:
@@ -50,6 +48,10 @@ class Jobs:
         self._errors: list[str] = []
         self._stopped_at: int | None = None
         self._number = 0
+        # What was composed has the last word: an experiment may be a multirun by itself.
+        self._multirun = arguments.multirun
+        self._reported: Config | None = None
+        self._facts: list[dict[str, Any]] = []
 
     @contextlib.contextmanager
     def registered(self) -> Iterator[None]:
@@ -114,13 +116,14 @@ class Jobs:
         from omegaconf.errors import OmegaConfBaseException
 
         self._began = True
+        self._multirun = _is_multirun()
         self._number += 1
         if self._stopped_at is not None:
             return
         started = datetime.now(UTC)
         facts: dict[str, Any] = {}
         resolved: dict[str, Any] = {}
-        code = SweeperError.exit_code
+        code, ruled_out = SweeperError.exit_code, False
         try:
             try:
                 resolved = cast(
@@ -128,7 +131,11 @@ class Jobs:
                 )
             except OmegaConfBaseException as error:
                 raise ConfigError(f"configuration: {error}") from None
-            code = self._job(validate(resolved), facts)
+            config = validate(resolved)
+            self._reported = config if config.report else None
+            code = self._job(config, facts)
+            ruled_out = self._reported is not None and _ruled_out(code, facts)
+            code = 0 if ruled_out else code
         except SweeperError as error:
             code = error.exit_code
             facts["error"] = str(error)
@@ -139,16 +146,17 @@ class Jobs:
             raise
         finally:
             self.ended(code)
+            self._facts.append(facts)
             self._counts.update(facts.get("statuses", {}))
             failed = "error" in facts or set(facts.get("statuses", {})) - {Status.OK.value}
-            if failed and resolved.get("fail_fast") is True:
+            if failed and not ruled_out and resolved.get("fail_fast") is True:
                 self._stopped_at = self._number
             if self._store is not None:
                 self._record(resolved, facts, code, started)
 
     def _failed(self, error: SweeperError) -> None:
         """Say what is wrong and, of several jobs, with which."""
-        which = self._this_job() if self._arguments.multirun else ""
+        which = self._this_job() if self._multirun else ""
         self._errors.append(f"{which}{error.message.splitlines()[0]}")
         print(f"error: {which}{error}", file=sys.stderr)  # noqa: T201
 
@@ -168,7 +176,7 @@ class Jobs:
             self._kernel_path(),
             self._open_store,
             self._arguments.earlier,
-            brief=self._arguments.multirun,
+            brief=self._multirun,
         )
         return session.run(job, self._out, self._say_once, facts)
 
@@ -238,12 +246,19 @@ class Jobs:
                 self._arguments.folder.rmdir()
             return self._exit_code
         from sweeper.cli.export import export_folder
+        from sweeper.cli.reports import report
 
+        folder = self._arguments.folder
         try:
-            table = export_folder(self._store, self._arguments.folder)
-            if self._arguments.multirun:
-                if (table["status"] == Status.OK.value).any():
-                    self._out.print(terminal.merged_table(table))
+            table = export_folder(self._store, folder)
+            if self._reported is not None and self._exit_code != INTERRUPTED:
+                confirmed = self._store.confirmed()
+                own = self._arguments.config_dirs
+                code = report(self._reported, table, confirmed, self._facts, folder, self._out, own)
+                self.ended(code)
+            elif self._multirun and (table["status"] == Status.OK.value).any():
+                self._out.print(terminal.merged_table(table))
+            if self._multirun:
                 self._sum_up()
             if (table["time_source"] == TimeSource.PREDICTED.value).any():
                 self._out.print("times are predicted; the results were proved right on this machine's CPU")
@@ -252,7 +267,7 @@ class Jobs:
             print(f"error: {error}", file=sys.stderr)  # noqa: T201
         finally:
             self._store.close()
-        print(f"results: {self._arguments.folder}")  # noqa: T201
+        print(f"results: {folder}")  # noqa: T201
         return self._exit_code
 
     def _sum_up(self) -> None:
@@ -266,6 +281,19 @@ class Jobs:
             self._out.print(f"  {error}")
         if done < self._number:
             self._out.print(f"  {_plural(self._number - done, 'job')} not begun, for fail_fast")
+
+
+def _is_multirun() -> bool:
+    from hydra.core.hydra_config import HydraConfig
+    from hydra.types import RunMode
+
+    return HydraConfig.get().mode is RunMode.MULTIRUN
+
+
+def _ruled_out(code: int, facts: Mapping[str, Any]) -> bool:
+    """Whether a job ended because its kernel cannot run here at all: in a report that is a line, no failure."""
+    alone = dict(facts.get("statuses", {})) == {Status.INFEASIBLE.value: 1}
+    return code == NoValidConfiguration.exit_code and alone
 
 
 def _plural(count: int, what: str) -> str:

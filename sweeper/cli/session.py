@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
+import contextlib
 import itertools
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from sweeper.build.options import normalize_options, option_warnings
 from sweeper.cli import terminal
+from sweeper.cli.beside import transfer_line
 from sweeper.config import Config
 from sweeper.device import Target, target
 from sweeper.errors import ConfigError, ExpressionError, NoValidConfiguration, TrialFailed
 from sweeper.evaluate import make_evaluator
 from sweeper.kernel import description as kernel
-from sweeper.model import KernelSpec, Point, Role, Stage, Status, TimeSource, Trial
+from sweeper.kernel.sizes import differing, shape_text
+from sweeper.model import Confirmed, KernelSpec, Point, Role, Stage, Status, TimeSource, Trial
 from sweeper.problem import resolve
 from sweeper.resources import resources
 from sweeper.resources.geometry import (
@@ -27,11 +29,14 @@ from sweeper.resources.geometry import (
     launch_derived,
     launch_of,
     scope_constants,
+    why_not_emulable,
+    why_not_predictable,
     why_unsupported,
 )
-from sweeper.search import make
+from sweeper.search import Strategy, make
+from sweeper.search.default_first import DefaultFirst
 from sweeper.space import Space, build_space
-from sweeper.tune import Study, Tally, tune
+from sweeper.tune import Confirmation, Study, Tally, confirm, tune
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -63,12 +68,22 @@ class Job:
 
 
 def problem_dims(spec: KernelSpec, config: Config) -> tuple[dict[str, int], str]:
-    """The sizes by upper-case name, and what to call them: the shape's name, or `1000x900x77`."""
+    """The sizes by upper-case name, and what to call them: the shape's name, or `1000x900x77`.
+
+    An optional size is among them, and in the name, where it is not what it would be by itself: `large-lda4104`.
+    """
     given = config.shape.sizes
     dims = {name: given.get(name.lower(), default or _DEFAULT_SIZE) for name, default in spec.dims.items()}
-    sizes = "x".join(str(size) for size in dims.values())
+    unusual = differing(spec, dims, {name.upper(): size for name, size in given.items()})
     untouched = not given and all(default is None for default in spec.dims.values())
-    return dims, config.shape.name or (_DEFAULT_SHAPE if untouched else sizes)
+    named = config.shape.name or (_DEFAULT_SHAPE if untouched else shape_text(dims))
+    # A named shape is one of M, N and K: what else a kernel has is told as an optional size is.
+    more = {name: size for name, size in dims.items() if config.shape.name and _is_more(spec, name, size)}
+    return dims | unusual, named + shape_text(more | unusual, 0)
+
+
+def _is_more(spec: KernelSpec, name: str, size: int) -> bool:
+    return name not in ("M", "N", "K") and spec.dims[name] not in (None, size)
 
 
 def run(job: Job, out: Console, say_once: Callable[[str], None], facts: dict[str, Any]) -> int:
@@ -84,12 +99,10 @@ def run(job: Job, out: Console, say_once: Callable[[str], None], facts: dict[str
     dims, shape = problem_dims(spec, config)
     if config.dry_run:
         return _plan(spec, dims, shape, target(config.backend.target), out)
+    # What is wrong with the sizes is told before any device is opened.
+    problem = resolve(spec, dims, spec.default_point, seed=config.seed)
     began = time.monotonic()
-    with closing(
-        make_evaluator(config, say_once, meanwhile=lambda: _import_what_follows(config))
-    ) as evaluator:
-        evaluator.prepare(spec, dims, config.seed)
-        problem = resolve(spec, dims, spec.default_point, seed=config.seed)
+    with closing(make_evaluator(config, say_once, (spec, dims, config.seed))) as evaluator:
         study = Study(
             spec=spec,
             dims=dims,
@@ -98,17 +111,21 @@ def run(job: Job, out: Console, say_once: Callable[[str], None], facts: dict[str
             flops=problem.flops,
             bytes=problem.bytes,
             evaluator=evaluator,
-            protocol=asdict(config.measure),
+            protocol=config.measure.conditions(),
         )
         recorder = _Recorder(job, study)
         facts.update(_facts(study))
         facts["statuses"] = recorder.counts
         try:
+            absent = why_not_emulable(spec) or why_not_predictable(spec)
+            if evaluator.backend == "emulator" and absent:
+                raise NoValidConfiguration(absent)
             space = feasible_space(spec, dims, evaluator.target)
             require_whole_launches(spec, space, dims, evaluator.target)
             if not job.brief:
                 _announce(study, space, out)
             tally = _search(job, study, space, recorder, out)
+            confirmation = _confirm(job, study, space, tally, recorder, out)
         except NoValidConfiguration as error:
             failure = TrialFailed(Status.INFEASIBLE, Stage.SPACE, str(error))
             failure.__cause__ = error
@@ -116,15 +133,9 @@ def run(job: Job, out: Console, say_once: Callable[[str], None], facts: dict[str
         except TrialFailed as failure:
             return _nothing(study, recorder, failure, out)
     facts["seconds"] = tally.seconds
-    _show(job, study, space, tally, time.monotonic() - began, out)
+    facts["confirmation"] = next((one.confirmation for one in confirmation.confirmed), None)
+    _show(job, study, space, tally, confirmation, time.monotonic() - began, out)
     return 0 if tally.valid else NoValidConfiguration.exit_code
-
-
-def _import_what_follows(config: Config) -> None:
-    """Load what is slow to load while devices are being opened."""
-    importlib.import_module("sweeper.store")
-    if config.search.name not in ("grid", "random", "bayes"):
-        importlib.import_module("sweeper.search.optuna_sampler")
 
 
 def feasible_space(spec: KernelSpec, dims: Mapping[str, int], limits: Target) -> Space:
@@ -158,7 +169,6 @@ def require_whole_launches(spec: KernelSpec, space: Space, dims: Mapping[str, in
 
 def _search(job: Job, study: Study, space: Space, recorder: _Recorder, out: Console) -> Tally:
     config = job.config
-    strategy = make(config.search.name, space, config.search.seed, config.search.options)
     budget = config.search.budget
     total = len(space) if budget is None else min(budget, len(space))
     baselines = config.baseline if study.evaluator.backend == "cuda" else ()
@@ -166,13 +176,37 @@ def _search(job: Job, study: Study, space: Space, recorder: _Recorder, out: Cons
         return tune(
             study,
             space,
-            strategy,
+            lambda: _strategy(config, study.spec, space),
             recorder,
             progress,
             budget=budget,
             lookahead=max(config.search.lookahead, 1),
             baselines=baselines,
             fail_fast=config.fail_fast,
+        )
+
+
+def _strategy(config: Config, spec: KernelSpec, space: Space) -> Strategy:
+    strategy = make(config.search.name, space, config.search.seed, config.search.options)
+    default = space.row(spec.default_point) if config.search.default_first else None
+    return strategy if default is None else DefaultFirst(strategy, default)
+
+
+def _confirm(
+    job: Job, study: Study, space: Space, tally: Tally, recorder: _Recorder, out: Console
+) -> Confirmation:
+    measure = job.config.measure
+    if job.config.fail_fast and any(trial.status is not Status.OK for trial in tally.trials):
+        return Confirmation()
+    with out.status("timing the finalists in turns") if out.is_terminal else contextlib.nullcontext():
+        return confirm(
+            study,
+            space,
+            tally,
+            recorder,
+            finalists=measure.confirm,
+            blocks=measure.confirm_blocks,
+            least_effect=measure.least_effect,
         )
 
 
@@ -188,6 +222,7 @@ class _Recorder:
         self._store = job.open_store()
         self._study = study
         known = self._store.trials(study.name)
+        self._resume = job.config.resume
         self._own = {(t.role, t.point.key): t for t in known} if job.config.resume else {}
         elsewhere = job.runs_root if job.config.resume else None
         self._earlier = other_stores(elsewhere, study.context, besides=self._store) if elsewhere else []
@@ -212,6 +247,12 @@ class _Recorder:
         else:
             number, self._next = self._next, self._next + 1
         return self._store.add(replace(trial, study=self._study.name, shape=self._study.shape, number=number))
+
+    def confirmed(self) -> list[Confirmed]:
+        return self._store.confirmed(self._study.name) if self._resume else []
+
+    def keep(self, confirmed: Sequence[Confirmed]) -> None:
+        self._store.add_confirmed(confirmed)
 
 
 def _nothing(study: Study, recorder: _Recorder, failure: TrialFailed, out: Console) -> int:
@@ -300,17 +341,37 @@ def _plan(spec: KernelSpec, dims: Mapping[str, int], shape: str, limits: Target,
     return 0
 
 
-def _show(job: Job, study: Study, space: Space, tally: Tally, seconds: float, out: Console) -> None:
+def _show(
+    job: Job,
+    study: Study,
+    space: Space,
+    tally: Tally,
+    confirmation: Confirmation,
+    seconds: float,
+    out: Console,
+) -> None:
+    from sweeper.cli.verdicts import left_out, winner_line
     from sweeper.table import frame
+    from sweeper.table.confirmed import winner_of
     from sweeper.table.ranking import failure_lines
 
     title = f"{_title(study)}: " if job.brief else ""
     if not job.brief and tally.valid:
         out.print(terminal.results_table(frame(tally.trials)))
-    out.print(title + terminal.summary_sentence(tally, len(space), seconds))
+    winner = winner_of(confirmation.confirmed)
+    out.print(title + terminal.summary_sentence(tally, len(space), seconds, best=winner is None))
+    if winner is not None:
+        out.print(f"  {winner_line(winner)}")
+    for line in left_out(confirmation):
+        out.print(f"  {line}")
     if study.evaluator.time_source is TimeSource.MEASURED:
         out.print(f"  {terminal.where_time_went(tally)}")
+    copies = transfer_line(tally)
+    if copies:
+        out.print(f"  {copies}")
     for line in failure_lines(frame(tally.trials)):
+        out.print(f"  {line}")
+    for line in terminal.library_failures(tally):
         out.print(f"  {line}")
     log = next((log for t in tally.trials if (log := t.details.get("log"))), None)
     if log:

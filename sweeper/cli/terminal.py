@@ -8,8 +8,8 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Self
 
-from sweeper.model import Point, Role, Status, TimeSource, Trial
-from sweeper.table.ranking import rankable
+from sweeper.model import Point, Role, Stage, Status, TimeSource, Trial
+from sweeper.table.ranking import library_rows, rankable
 from sweeper.table.row import time_ms
 from sweeper.tune import Tally
 
@@ -23,6 +23,7 @@ __all__ = [
     "LiveProgress",
     "console",
     "format_ms",
+    "library_failures",
     "merged_table",
     "results_table",
     "summary_sentence",
@@ -115,10 +116,14 @@ def format_ms(value: float) -> str:
 
 
 def results_table(table: pd.DataFrame) -> Table:
-    """The best configurations of one study, and the library's row among them where there is one."""
-    rows = rankable(table).sort_values(["time_ms", "trial"], kind="stable").reset_index(drop=True)
-    rows.insert(0, "rank", rows.index + 1)
-    return _table(rows[(rows["rank"] <= _SHOWN_ROWS) | (rows["role"] == Role.BASELINE.value)])
+    """The best configurations of one study, and the libraries' rows among them where there are any."""
+    import pandas as pd
+
+    rows = rankable(table).sort_values(["time_ms", "trial"], kind="stable").head(_SHOWN_ROWS)
+    rows.insert(0, "rank", range(1, len(rows) + 1))
+    beside = library_rows(table)
+    beside.insert(0, "rank", pd.Series(pd.NA, index=beside.index, dtype="Int64"))
+    return _table(pd.concat([rows, beside]).sort_values("time_ms", kind="stable") if len(beside) else rows)
 
 
 def merged_table(table: pd.DataFrame) -> Table:
@@ -158,7 +163,7 @@ def _cells(row: pd.Series) -> list[str]:
     point = Point.of(json.loads(row["params"]))
     width = row["time_high_ms"] - row["time_low_ms"]
     return [
-        str(row["rank"]),
+        "" if pd.isna(row["rank"]) else str(row["rank"]),
         row["kernel"] if row["role"] == Role.BASELINE.value else str(point),
         format_ms(row["time_ms"]),
         "" if pd.isna(width) else f"{50 * width / row['time_ms']:.2g}",
@@ -170,8 +175,8 @@ def _cells(row: pd.Series) -> list[str]:
     ]
 
 
-def summary_sentence(tally: Tally, space_size: int, seconds: float) -> str:
-    """What was done and found: how many configurations of how many, reused, valid, and the best."""
+def summary_sentence(tally: Tally, space_size: int, seconds: float, *, best: bool = True) -> str:
+    """What was done and found: how many configurations of how many, reused, valid, and the `best`."""
     candidates = [t for t in tally.trials if t.role is Role.CANDIDATE]
     reused = f", {tally.reused} of them reused from earlier runs" if tally.reused else ""
     text = (
@@ -179,10 +184,17 @@ def summary_sentence(tally: Tally, space_size: int, seconds: float) -> str:
         f" and {len(candidates) - tally.valid} failed, in {seconds:.1f} s"
     )
     timed = [(value, i) for i, t in enumerate(candidates) if (value := time_ms(t)) is not None]
-    if not timed:
+    if not timed or not best:
         return text
     value, place = min(timed)
     return f"{text}; best {format_ms(value)} with {candidates[place].point}"
+
+
+def library_failures(tally: Tally) -> list[str]:
+    """Why a library has no row to compare with; that it has no such product goes without saying."""
+    failed = [t for t in tally.trials if t.role is Role.BASELINE and t.status is not Status.OK]
+    silent = (Status.INFEASIBLE, Stage.LAUNCH)
+    return [f"{t.kernel}: {t.reason}" for t in failed if (t.status, t.stage) != silent]
 
 
 def where_time_went(tally: Tally) -> str:

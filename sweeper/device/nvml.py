@@ -49,8 +49,7 @@ class NvmlReadings:
     `processes` are the ids of processes with a compute context, as the driver counts them: inside a
     container they need not be the ids seen there, so compare two readings rather than with one's own
     id. `ecc_errors` counts uncorrected ones since the driver was loaded; `xids` the critical errors
-    since the first reading of this device; `energy_mj` (millijoule) runs since the driver was loaded.
-    `lost` says that the device has fallen off the bus.
+    since the first reading of this device. `lost` says that the device has fallen off the bus.
     """
 
     sm_clock_mhz: float | None = None
@@ -61,7 +60,6 @@ class NvmlReadings:
     throttle_reasons: tuple[str, ...] | None = None
     ecc_errors: int | None = None
     processes: tuple[int, ...] | None = None
-    energy_mj: float | None = None
     xids: tuple[int, ...] = ()
     lost: bool = False
     note: str = ""
@@ -120,11 +118,36 @@ class Nvml:
             throttle_reasons=None if mask is None else _reason_names(mask),
             ecc_errors=read("ECC", lambda: nv.nvmlDeviceGetTotalEccErrors(handle, _UNCORRECTED, _VOLATILE)),
             processes=None if pids is None else tuple(sorted(pids)),
-            energy_mj=read("energy", lambda: nv.nvmlDeviceGetTotalEnergyConsumption(handle)),
             xids=self._poll_xids(pci_bus_id, reader),
             lost=reader.lost,
             note="; ".join(reader.notes),
         )
+
+    def glance(self, pci_bus_id: str) -> NvmlReadings:
+        """Clocks, power, temperature and slow-downs alone: microseconds, where `readings` take milliseconds."""
+        reader = self._reader(pci_bus_id)
+        if isinstance(reader, NvmlReadings):
+            return reader
+        nv, handle, read = self._library, reader.handle, reader.read
+        milliwatt = read("power", lambda: nv.nvmlDeviceGetPowerUsage(handle))
+        mask = read("slow-down reasons", lambda: _reason_mask(nv, handle))
+        return NvmlReadings(
+            sm_clock_mhz=read("SM clock", lambda: nv.nvmlDeviceGetClockInfo(handle, _CLOCK_SM)),
+            memory_clock_mhz=read("memory clock", lambda: nv.nvmlDeviceGetClockInfo(handle, _CLOCK_MEMORY)),
+            power_w=None if milliwatt is None else milliwatt / 1000,
+            temperature_c=read("temperature", lambda: nv.nvmlDeviceGetTemperature(handle, _TEMPERATURE_GPU)),
+            throttle_reasons=None if mask is None else _reason_names(mask),
+            lost=reader.lost,
+            note="; ".join(reader.notes),
+        )
+
+    def energy_mj(self, pci_bus_id: str) -> float | None:
+        """Millijoules since the driver was loaded. Takes 2 to 15 ms on an H200 with driver 580."""
+        reader = self._reader(pci_bus_id)
+        if isinstance(reader, NvmlReadings):
+            return None
+        energy = self._library
+        return reader.read("energy", lambda: float(energy.nvmlDeviceGetTotalEnergyConsumption(reader.handle)))
 
     def uuid(self, pci_bus_id: str) -> str | None:
         """The device's UUID (`GPU-…`), or None."""

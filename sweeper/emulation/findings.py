@@ -31,7 +31,7 @@ class FindingKind(StrEnum):
     READ_ONLY = "read_only"  # a write to an input
     RACE_SHARED = "race_shared"
     RACE_GLOBAL = "race_global"
-    UNINITIALISED = "uninitialised"  # shared memory that no thread of the block has written
+    UNINITIALISED = "uninitialised"  # shared memory, or empty scratch, that nobody has written
     PENDING_COPY = "pending_copy"  # the destination of an asynchronous copy before it was waited for
     BARRIER_DIVERGENCE = "barrier_divergence"
     BARRIER_AFTER_EXIT = "barrier_after_exit"

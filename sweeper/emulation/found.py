@@ -185,8 +185,10 @@ class _Reader:
 
 
 def _outside_array(buffer: Buffer, offset: int, size: int, access: str) -> str:
-    if 0 <= offset < buffer.nbytes:
+    if 0 <= offset < buffer.nbytes and not buffer.in_gap(offset):
         where = buffer.element(offset)
+        if buffer.in_gap(offset, size):
+            return f"{access} of {size} bytes at {where} that reaches past the end of its row"
         return f"{access} of {size} bytes at {where} that reaches past the end of {buffer.name}"
     return outside(buffer, offset, access)
 

@@ -113,6 +113,7 @@ class _Launch:
         if checked:
             for buffer in buffers:
                 buffer.overrun()  # whoever wrote there is among the findings
+                buffer.gap_write()
             return found
         return _with_overrun(found, buffers) if found.ok else found
 
@@ -153,12 +154,18 @@ def _ended_badly(code: int | None) -> str:
 
 
 def _with_overrun(report: LaunchReport, buffers: Sequence[Buffer]) -> LaunchReport:
-    """`report`, or the fault that it did not see: a write into the last bytes before an inaccessible page."""
+    """`report`, or the fault that it did not see: a write into the last bytes before an inaccessible page,
+    or between the rows of an array."""
     for buffer in buffers:
         offset = buffer.overrun() if buffer.writable else None
         if offset is not None:
-            message = outside(buffer, offset, "write")
-            return LaunchReport(
-                ok=False, kind=Fault.OVERRUN, message=message, cpu_s=report.cpu_s, printed=report.printed
-            )
+            return _overran(report, buffer, Fault.OVERRUN, offset)
+        offset = buffer.gap_write() if buffer.writable else None
+        if offset is not None:
+            return _overran(report, buffer, Fault.BETWEEN_ROWS, offset)
     return report
+
+
+def _overran(report: LaunchReport, buffer: Buffer, kind: Fault, offset: int) -> LaunchReport:
+    message = outside(buffer, offset, "write")
+    return LaunchReport(ok=False, kind=kind, message=message, cpu_s=report.cpu_s, printed=report.printed)

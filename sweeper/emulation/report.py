@@ -29,6 +29,7 @@ class Fault(StrEnum):
     WARP = "warp"
     BARRIER = "barrier"
     OVERRUN = "overrun"
+    BETWEEN_ROWS = "between_rows"
     TIMEOUT = "timeout"
 
     ARGUMENT = "argument"
@@ -217,12 +218,15 @@ def _illegal_address(raw: _Page, access: str, buffers: Sequence[Buffer], shared_
 def outside(buffer: Buffer, offset: int, access: str) -> str:
     """What an access `offset` bytes from the start of `buffer` is."""
     element = offset // buffer.dtype.itemsize
-    extent = f"{buffer.name} ({'×'.join(map(str, buffer.shape))} {buffer.dtype})"
+    apart = f", rows {buffer.pitch} apart" if buffer.has_gaps else ""
+    extent = f"{buffer.name} ({'×'.join(map(str, buffer.shape))} {buffer.dtype}{apart})"
+    if buffer.in_gap(offset):
+        return f"{access} of {buffer.element(offset)}, between the rows of {extent}"
     if element < 0:
         return f"{access} of element {element}, before the start of {extent}"
     if element >= buffer.size:
         return f"{access} of element {element}, past the end of {extent}, which has {buffer.size}"
-    index = ", ".join(str(i) for i in np.unravel_index(element, buffer.shape))
+    index = buffer.element(element * buffer.dtype.itemsize).removeprefix(buffer.name).strip("[]")
     if access == "write" and not buffer.writable:
         return f"write to read-only input {buffer.name} at element [{index}]"
     return f"{access} of element [{index}] of {extent}"

@@ -61,7 +61,10 @@ def _kind(dtype: np.dtype[Any]) -> str:
 
 
 def _buffer_line(b: Buffer) -> str:
-    return f"buffer {b.descriptor} {b.map_bytes} {b.offset} {b.nbytes} {b.dtype.itemsize} {int(b.writable)}"
+    item = b.dtype.itemsize
+    rows = (b.width * item, b.pitch * item) if b.has_gaps else (0, 0)
+    numbers = (b.descriptor, b.map_bytes, b.offset, b.nbytes, item, int(b.writable), int(b.empty), *rows)
+    return f"buffer {_words(numbers)}"
 
 
 def _argument_lines(arguments: Sequence[Argument]) -> list[str]:

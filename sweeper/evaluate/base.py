@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from sweeper.backend.base import Outcome
+from sweeper.backend.base import Finalist, Outcome, Rounds, Turns
 from sweeper.device import DeviceIdentity, Target
+from sweeper.errors import TrialFailed
 from sweeper.model import KernelSpec, Point, TimeSource
 from sweeper.worker.ticket import Ticket
 
@@ -54,6 +55,19 @@ class Evaluator(Protocol):
 
     def finish(self, ticket: Ticket) -> Outcome:
         """Wait for what came of it. Raises TrialFailed, SetupError, StorageError."""
+        ...
+
+    def finalists(self, points: Sequence[Point]) -> list[Finalist | TrialFailed]:
+        """Each point built, again where it was before, or why it cannot be."""
+        ...
+
+    def confirm(
+        self, finalists: Sequence[Finalist], rounds: Rounds
+    ) -> tuple[tuple[Turns, ...], DeviceIdentity] | None:
+        """Time the finalists in turns on one device, and say which; None where nothing is timed.
+
+        Raises TrialFailed, SetupError.
+        """
         ...
 
     def seconds(self) -> dict[str, Any]:

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
-from sweeper.backend.base import Outcome
+from sweeper.backend.base import Finalist, Outcome, Rounds, Turns
 from sweeper.build.make import make_builder
 from sweeper.build.pool import Builder, BuildPool
 from sweeper.build.source import translation_unit
 from sweeper.config import BuildConfig, Config
 from sweeper.device import DeviceIdentity, Target
+from sweeper.device.clocks import ClockLock
 from sweeper.errors import SetupError, TrialFailed
 from sweeper.model import Build, KernelSpec, Point, Stage, Status, TimeSource
 from sweeper.resources.geometry import launch_of, why_not_launchable
+from sweeper.worker.finals import FinalsTicket
 from sweeper.worker.group import DeviceGroup
 from sweeper.worker.kinds import common_identity, common_target
+from sweeper.worker.lane import Problem
 from sweeper.worker.pool import DeviceWorker
 from sweeper.worker.ticket import Ticket
 
@@ -28,9 +32,10 @@ __all__ = ["LiveEvaluator", "why_pruned"]
 class LiveEvaluator:
     """Builds in a pool of compilers and runs in worker processes, on GPUs or in the emulator.
 
-    Every device serves the one search. `devices` holds their indices; `meanwhile` is called once while they
-    are being opened. Raises SetupError where a device or the compiler cannot be used, and for GPUs of
-    different kinds unless the configuration allows them: times of different products do not compare.
+    Every device serves the one search; `devices` holds their indices. `problem` (kernel, sizes, seed) is one
+    to `prepare` at once, while the compiler is still looked for. Raises SetupError where a device or the
+    compiler cannot be used, and for GPUs of different kinds unless the configuration allows them: times of
+    different products do not compare.
     """
 
     def __init__(
@@ -40,32 +45,34 @@ class LiveEvaluator:
         say: Callable[[str], object] = lambda _: None,
         *,
         devices: Sequence[int] = (0,),
-        meanwhile: Callable[[], object] = lambda: None,
+        problem: Problem | None = None,
     ) -> None:
         self.backend = backend
         self.time_source = TimeSource.MEASURED if backend == "cuda" else TimeSource.PREDICTED
         build = config.build
         workers = build.workers or os.cpu_count() or 1
-        # Opened by the calling thread, which an interrupt reaches.
-        with ThreadPoolExecutor(2, thread_name_prefix="opening") as threads:
-            finding = threads.submit(_find_builder, backend, build, workers)
-            preparing = threads.submit(meanwhile)
-            self._group, builder = _both(lambda: _open_devices(backend, config, devices, say), finding)
-            preparing.result()
-        try:
+        self.capacity = 2 * workers + len(devices)
+        self._problem: tuple[KernelSpec, Mapping[str, int]] | None = None
+        with ThreadPoolExecutor(1, thread_name_prefix="finding") as thread, contextlib.ExitStack() as undo:
+            finding = thread.submit(_find_builder, backend, build, workers)
+            undo.callback(_close_found, finding)
+            # Devices are opened by the calling thread, which an interrupt reaches.
+            self._group = _open_devices(backend, config, devices, say)
+            undo.callback(self._group.close)
             self.devices: Sequence[DeviceIdentity] = self._group.identities
             self.target = common_target(self._group.targets, self.devices, mixed=config.backend.mixed_devices)
             self.identity = common_identity(self.devices)
+            self._clocks = _held_clocks(backend, config, self.devices)
+            if self._clocks is not None:
+                undo.callback(self._clocks.close)
+            if problem is not None:
+                self.prepare(*problem)
+            builder = finding.result()
             arch = self.target.arch if backend == "cuda" else "host"
             builder.check(arch)
             self.compiler = builder.identity()
-        except BaseException:
-            builder.close()
-            self._group.close()
-            raise
-        self.capacity = 2 * workers + len(self.devices)
+            undo.pop_all()
         self._pool = BuildPool(builder, workers=workers, arch=arch, deadline_s=build.deadline_s)
-        self._problem: tuple[KernelSpec, Mapping[str, int]] | None = None
 
     def prepare(self, spec: KernelSpec, dims: Mapping[str, int], seed: int) -> None:
         self._problem = spec, dims
@@ -93,6 +100,30 @@ class LiveEvaluator:
     def finish(self, ticket: Ticket) -> Outcome:
         return ticket.outcome.result()
 
+    def finalists(self, points: Sequence[Point]) -> list[Finalist | TrialFailed]:
+        if self._problem is None:
+            raise AssertionError("prepare comes first")
+        spec, dims = self._problem
+        builds = [self._pool.submit(translation_unit(spec, point)) for point in points]
+        built: list[Finalist | TrialFailed] = []
+        for point, future in zip(points, builds, strict=True):
+            try:
+                build = future.result()
+                _require_fit(spec, point, dims, self.target, build)
+                built.append(Finalist(point, build))
+            except TrialFailed as failure:
+                built.append(failure)
+        return built
+
+    def confirm(
+        self, finalists: Sequence[Finalist], rounds: Rounds
+    ) -> tuple[tuple[Turns, ...], DeviceIdentity] | None:
+        if self.time_source is not TimeSource.MEASURED:
+            return None
+        ticket = FinalsTicket(finalists, rounds)
+        self._group.confirm(ticket)
+        return ticket.turns.result(), ticket.device or self.identity
+
     def seconds(self) -> dict[str, Any]:
         return {
             "device_busy": self._group.busy_s(),
@@ -104,7 +135,11 @@ class LiveEvaluator:
         try:
             self._pool.close()
         finally:
-            self._group.close()
+            try:
+                self._group.close()
+            finally:
+                if self._clocks is not None:
+                    self._clocks.close()
 
 
 def why_pruned(
@@ -153,16 +188,17 @@ def _open_devices(
     return DeviceGroup(workers, config.measure, stop_factor=config.measure.stop_factor, say=say)
 
 
-def _both(open_devices: Callable[[], DeviceGroup], finding: Future[Builder]) -> tuple[DeviceGroup, Builder]:
-    """The devices and the builder; where one cannot be had, the other is closed."""
-    try:
-        group = open_devices()
-    except BaseException:
-        if finding.exception() is None:
-            finding.result().close()
-        raise
-    try:
-        return group, finding.result()
-    except BaseException:
-        group.close()
-        raise
+def _held_clocks(backend: str, config: Config, devices: Sequence[DeviceIdentity]) -> ClockLock | None:
+    """The clocks of `devices` held as the configuration asks for, which is not at all unless it says so."""
+    clock = config.measure.lock_clocks
+    if clock is None or backend != "cuda":
+        return None
+    lock = ClockLock(clock, [device.pci_bus_id for device in devices])
+    lock.start()
+    return lock
+
+
+def _close_found(finding: Future[Builder]) -> None:
+    """Close the builder, where one was found."""
+    if finding.exception() is None:
+        finding.result().close()

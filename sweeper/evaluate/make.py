@@ -10,18 +10,17 @@ from sweeper.errors import ConfigError, SetupError, did_you_mean
 from sweeper.evaluate.base import Evaluator
 from sweeper.evaluate.live import LiveEvaluator
 from sweeper.evaluate.replay import ReplayEvaluator
+from sweeper.worker.lane import Problem
 
 __all__ = ["make_evaluator"]
 
 _BACKENDS = ("auto", "cuda", "emulator", "replay")
 
 
-def make_evaluator(
-    config: Config, say: Callable[[str], object], meanwhile: Callable[[], object] = lambda: None
-) -> Evaluator:
+def make_evaluator(config: Config, say: Callable[[str], object], problem: Problem | None = None) -> Evaluator:
     """The evaluator that `config.backend` names; `auto` takes a GPU where one can be used.
 
-    `say` hears why there is none; `meanwhile` is called while devices are being opened. Raises SetupError
+    `say` hears why there is none. `problem` (kernel, sizes, seed) is prepared at once. Raises SetupError
     where the named backend cannot be used.
     """
     name = config.backend.name
@@ -29,20 +28,23 @@ def make_evaluator(
         known = ", ".join(_BACKENDS)
         raise ConfigError(f"backend.name = {name!r} is none of {known}{did_you_mean(name, _BACKENDS)}")
     if name == "replay":
-        return ReplayEvaluator(config.backend)
+        replay = ReplayEvaluator(config.backend)
+        if problem is not None:
+            replay.prepare(*problem)
+        return replay
     if name != "auto":
-        return LiveEvaluator(name, config, say, devices=_indices(name, config), meanwhile=meanwhile)
+        return LiveEvaluator(name, config, say, devices=_indices(name, config), problem=problem)
     missing = why_no_gpu(ask=False)
     if missing is None:
         try:
-            return LiveEvaluator("cuda", config, say, devices=_indices("cuda", config), meanwhile=meanwhile)
+            return LiveEvaluator("cuda", config, say, devices=_indices("cuda", config), problem=problem)
         except SetupError:
             # Whether there is a GPU at all is asked only now: asking takes as long as opening one.
             missing = why_no_gpu(ask=True)
             if missing is None:
                 raise
     say(f"{missing}: kernels run in the emulator, times are predicted for {config.backend.target}")
-    return LiveEvaluator("emulator", config, say, devices=_indices("emulator", config), meanwhile=meanwhile)
+    return LiveEvaluator("emulator", config, say, devices=_indices("emulator", config), problem=problem)
 
 
 def _indices(backend: str, config: Config) -> Sequence[int]:

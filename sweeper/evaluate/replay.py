@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sweeper.backend.base import Outcome
+from sweeper.backend.base import Finalist, Outcome, Rounds
 from sweeper.backend.replay import ReplayTable
 from sweeper.config import BackendConfig
 from sweeper.device import DeviceIdentity, target
-from sweeper.errors import ConfigError
+from sweeper.errors import ConfigError, TrialFailed
 from sweeper.model import KernelSpec, Point, TimeSource
 from sweeper.worker.ticket import Ticket
 
@@ -57,6 +57,12 @@ class ReplayEvaluator:
         if ticket.point is None:
             return self._table.baseline(ticket.library or "")
         return self._table.outcome(ticket.point)
+
+    def finalists(self, points: Sequence[Point]) -> list[Finalist | TrialFailed]:
+        return [Finalist(point) for point in points]
+
+    def confirm(self, finalists: Sequence[Finalist], rounds: Rounds) -> None:
+        """Nothing is timed."""
 
     def seconds(self) -> dict[str, Any]:
         return {"device_busy": [], "waiting_for_builds": 0.0, "phases": {}}

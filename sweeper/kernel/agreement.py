@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from sweeper.device import target
 from sweeper.errors import ExpressionError, KernelError, did_you_mean
 from sweeper.expressions import Expression, Value
+from sweeper.kernel.trip import trip_expressions
 from sweeper.model import ArraySpec, KernelSpec, ScalarSpec
 from sweeper.source.entry import EntrySignature, block_problem, check_arguments, find_entry, kernel_names
 from sweeper.source.includes import SourceTree
@@ -24,6 +25,7 @@ def check_source(spec: KernelSpec, tree: SourceTree, *, where: str) -> None:
     problems = [_text(problem, spec) for problem in _name_problems(spec, tree)]
     if signature is not None:
         arguments = [(a.name, isinstance(a, ArraySpec), _ctype(spec, a)) for a in spec.args]
+        arguments += [(m.name, False, "a tensor map") for m in spec.tensor_maps]
         problems += check_arguments(signature, arguments, len(spec.template))
         problems += _block_problems(spec, signature, tree)
     if problems:
@@ -59,9 +61,13 @@ def _name_problems(spec: KernelSpec, tree: SourceTree) -> tuple[SourceProblem, .
         *spec.launch.block,
         *spec.launch.grid,
         spec.launch.shared_bytes,
+        *(spec.launch.cluster or ()),
+        *(e for m in spec.tensor_maps for e in (*m.box, m.swizzle)),
         *spec.defines.values(),
-        *(e for a in spec.args if isinstance(a, ArraySpec) for e in a.shape),
+        *(e for a in spec.arrays for e in a.shape),
+        *(a.pitch for a in spec.arrays if a.pitch is not None),
         *(a.value for a in spec.args if isinstance(a, ScalarSpec)),
+        *trip_expressions(spec),
     ):
         used |= expression.names
     return check_names(

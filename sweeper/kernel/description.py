@@ -18,6 +18,8 @@ from sweeper.dtypes import DType, dtype
 from sweeper.errors import KernelError, did_you_mean
 from sweeper.expressions import Expression, Value, parse
 from sweeper.kernel.agreement import check_source
+from sweeper.kernel.tensor_maps import map_rules, tensor_maps
+from sweeper.kernel.trip import trip, trip_expressions
 from sweeper.model import (
     ArraySpec,
     Direction,
@@ -40,6 +42,7 @@ _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _ENTRY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(::[A-Za-z_][A-Za-z0-9_]*)*")
 _NUMBER_LIKE = re.compile(r"[+-]?[0-9.]")
 _FILLS = ("uniform", "normal", "integers", "zeros", "ones")
+_SCRATCH_FILLS = ("zeros", "none")
 _WORK_KEYS = ("flops", "global_bytes", "shared_traffic_bytes", "registers", "steps")
 
 
@@ -53,8 +56,8 @@ def load(node: Mapping[str, Any], path: Path) -> KernelSpec:
     reader = _Reader(node, f"{path.name}: kernel")
     reader.only(
         "name", "description", "source", "entry", "template", "dtype", "dtypes", "dims", "params", "default",
-        "constraints", "launch", "args", "requires", "reference", "defines", "options", "tolerance", "model",
-        "flops", "forbid_spills",
+        "constraints", "launch", "args", "tensor_maps", "requires", "reference", "defines", "options",
+        "tolerance", "model", "flops", "forbid_spills", "trip",
     )  # fmt: skip
     name = reader.text("name", pattern=_NAME)
     where = _Reader(node, f"{path.name}: kernel {name}")
@@ -62,6 +65,9 @@ def load(node: Mapping[str, Any], path: Path) -> KernelSpec:
     source = _find_file(where.text("source"), path, where)
     params = _params(where)
     tree = read_tree(source, (source.parent,))
+    dims, optional_dims = _dims(where)
+    args = _args(where, precision)
+    maps = tensor_maps(where.sequence("tensor_maps", ()), args, where=f"{where.where}.tensor_maps")
     template = tuple(
         "T" if item == "T" else parse(item, where=f"{where.where}.template")
         for item in where.sequence("template", ())
@@ -74,11 +80,11 @@ def load(node: Mapping[str, Any], path: Path) -> KernelSpec:
         template=template,
         dtype=precision,
         dtypes=precisions,
-        dims=_dims(where),
+        dims=dims,
         params=params,
-        constraints=tuple(where.expressions("constraints")),
+        constraints=(*where.expressions("constraints"), *map_rules(maps, args)),
         launch=_launch(where.child("launch")),
-        args=_args(where, precision),
+        args=args,
         requires=_requires(where),
         reference=_reference(where, path),
         defines=where.expression_map("defines"),
@@ -88,8 +94,21 @@ def load(node: Mapping[str, Any], path: Path) -> KernelSpec:
         work_flops=where.expression_or_none("flops"),
         digest=tree.digest[:16],
         description=where.text("description", ""),
-        node_json=canonical_json(json.loads(json.dumps(dict(node)))),
+        node_json=canonical_json(json.loads(json.dumps(_ordered(node)))),
         forbid_spills=where.switch("forbid_spills"),
+        optional_dims=optional_dims,
+        tensor_maps=maps,
+        trip=trip(
+            node.get("trip"),
+            dims,
+            args,
+            uncuttable="tensor maps"
+            if maps
+            else "clusters"
+            if "cluster" in where.child("launch").node
+            else "",
+            where=f"{where.where}.trip",
+        ),
     )
     _check_names(spec, where.where)
     check_source(spec, tree, where=where.where)
@@ -193,15 +212,40 @@ def _dtypes(reader: _Reader) -> tuple[DType, tuple[DType, ...]]:
     return chosen, supported
 
 
-def _dims(reader: _Reader) -> dict[str, int | None]:
+def _dims(reader: _Reader) -> tuple[dict[str, int | None], dict[str, Expression]]:
+    """The sizes with their defaults, and those whose default follows from other sizes."""
     value = reader.node.get("dims", ["M", "N", "K"])
-    named: dict[str, int | None] = dict(value) if isinstance(value, Mapping) else dict.fromkeys(value)
+    items = [value] if isinstance(value, Mapping) else value
+    named: dict[str, Any] = {}
+    for item in items:
+        named |= dict(item) if isinstance(item, Mapping) else {item: None}
+    dims: dict[str, int | None] = {}
+    optional: dict[str, Expression] = {}
     for name, size in named.items():
         if not re.fullmatch(r"[A-Z][A-Z0-9_]{0,15}", str(name)):
             raise reader.error("dims", f"{name!r} is not an upper-case name such as M")
-        if size is not None and (isinstance(size, bool) or not isinstance(size, int) or size < 1):
+        if isinstance(size, str):
+            optional[name] = parse(size, where=f"{reader.where}.dims.{name}")
+        elif size is not None and (isinstance(size, bool) or not isinstance(size, int) or size < 1):
             raise reader.error("dims", f"{name} = {size!r} is not a whole number of at least 1")
-    return named
+        else:
+            dims[name] = size
+    for name, default in optional.items():
+        for other in sorted(default.names - set(dims)):
+            raise reader.error(
+                "dims",
+                f"{name} = {default.text!r} names {other!r}{did_you_mean(other, dims)}",
+                "a default is over sizes that have none of this kind: " + ", ".join(dims),
+            )
+    return dims, optional
+
+
+def _ordered(node: Mapping[str, Any]) -> dict[str, Any]:
+    """`node`, its sizes in a form whose order does not depend on that of a mapping."""
+    dims = node.get("dims")
+    if not isinstance(dims, Mapping) or len(dims) < 2:
+        return dict(node)
+    return {**node, "dims": [name if size is None else {name: size} for name, size in dims.items()]}
 
 
 def _params(reader: _Reader) -> tuple[ParamSpec, ...]:
@@ -236,12 +280,13 @@ def _level(value: Any, key: str, reader: _Reader) -> Value:
 
 
 def _launch(reader: _Reader) -> LaunchSpec:
-    reader.only("block", "grid", "shared_bytes", "static_shared_bytes")
+    reader.only("block", "grid", "cluster", "shared_bytes", "static_shared_bytes")
     return LaunchSpec(
         block=_three(reader, "block"),
         grid=_three(reader, "grid"),
         shared_bytes=reader.expression("shared_bytes", 0),
         static_shared_bytes=reader.expression("static_shared_bytes", 0),
+        cluster=_three(reader, "cluster") if "cluster" in reader.node else None,
     )
 
 
@@ -268,7 +313,7 @@ def _args(reader: _Reader, precision: DType) -> tuple[ArraySpec | ScalarSpec, ..
     names = [a.name for a in args]
     if len(set(names)) != len(names):
         raise reader.error("args", f"a name is used twice in {names}")
-    if not any(isinstance(a, ArraySpec) and a.direction is not Direction.IN for a in args):
+    if not any(isinstance(a, ArraySpec) and a.direction in (Direction.OUT, Direction.INOUT) for a in args):
         raise reader.error(
             "args", "no array is written, so nothing can be proved right", "give one direction: out"
         )
@@ -282,19 +327,26 @@ def _argument(reader: _Reader, precision: DType) -> ArraySpec | ScalarSpec:
         return ScalarSpec(name, _arg_dtype(reader, "scalar", precision), reader.expression("value"))
     if "value" in reader.node:
         raise reader.error("value", "a scalar needs its C type", f"add scalar: float32, int32 … to {name}")
-    reader.only("name", "shape", "direction", "dtype", "fill")
+    reader.only("name", "shape", "direction", "dtype", "fill", "pitch")
     direction = reader.text("direction", "in")
     if direction not in set(Direction):
         raise reader.error(
-            "direction", f"{direction!r} is none of in, out, inout{did_you_mean(direction, Direction)}"
+            "direction",
+            f"{direction!r} is none of {', '.join(Direction)}{did_you_mean(direction, Direction)}",
         )
-    fill = reader.text("fill", "uniform")
-    if fill not in _FILLS:
-        raise reader.error("fill", f"{fill!r} is none of {', '.join(_FILLS)}{did_you_mean(fill, _FILLS)}")
+    scratch = direction == Direction.SCRATCH
+    fills = _SCRATCH_FILLS if scratch else _FILLS
+    fill = reader.text("fill", fills[0])
+    if fill not in fills:
+        raise reader.error("fill", f"{fill!r} is none of {', '.join(fills)}{did_you_mean(fill, fills)}")
     shape = tuple(reader.expressions("shape"))
     if not shape:
         raise reader.error("shape", "missing", "give the array's sizes, such as shape: [M, K]")
-    return ArraySpec(name, _arg_dtype(reader, "dtype", precision), shape, Direction(direction), fill)
+    pitch = reader.expression_or_none("pitch")
+    if pitch is not None and scratch:
+        raise reader.error("pitch", "a scratch array has none", "put it into its shape")
+    precision_class = _arg_dtype(reader, "dtype", precision)
+    return ArraySpec(name, precision_class, shape, Direction(direction), fill, pitch)
 
 
 def _arg_dtype(reader: _Reader, key: str, precision: DType) -> DType:
@@ -358,16 +410,19 @@ def _check_names(spec: KernelSpec, where: str) -> None:
     }  # fmt: skip
     # What reaches a compiler may follow from the parameters alone, or every shape would be a build of its own.
     compiled = {p.name for p in spec.params} | {"elem_bytes"}
-    known = compiled | set(spec.dims) | given
+    dims = set(spec.dims) | set(spec.optional_dims)
+    known = compiled | dims | given
     for text, expressions, names in (
         ("constraints", spec.constraints, known | geometry),
-        ("requires.conditions", spec.requires.conditions, set(spec.dims) | given),
-        ("launch", (*spec.launch.block, *spec.launch.grid), known),
+        ("requires.conditions", spec.requires.conditions, dims | given),
+        ("launch", (*spec.launch.block, *spec.launch.grid, *(spec.launch.cluster or ())), known),
         ("launch", (spec.launch.shared_bytes, spec.launch.static_shared_bytes), known | geometry),
         ("template", tuple(t for t in spec.template if isinstance(t, Expression)), compiled),
         ("defines", tuple(spec.defines.values()), compiled | {"T"}),
-        ("args", _argument_expressions(spec), compiled | set(spec.dims)),
-        ("flops", () if spec.work_flops is None else (spec.work_flops,), set(spec.dims)),
+        ("args", _argument_expressions(spec), compiled | dims),
+        ("tensor_maps", tuple(e for m in spec.tensor_maps for e in (*m.box, m.swizzle)), compiled),
+        ("flops", () if spec.work_flops is None else (spec.work_flops,), dims),
+        ("trip", trip_expressions(spec), known),
         (
             "model",
             tuple(e for k in _WORK_KEYS if (e := getattr(spec.model, k)) is not None),
@@ -385,5 +440,9 @@ def _check_names(spec: KernelSpec, where: str) -> None:
 def _argument_expressions(spec: KernelSpec) -> tuple[Expression, ...]:
     found: list[Expression] = []
     for argument in spec.args:
-        found.extend(argument.shape if isinstance(argument, ArraySpec) else (argument.value,))
+        if isinstance(argument, ScalarSpec):
+            found.append(argument.value)
+            continue
+        found.extend(argument.shape)
+        found.extend(() if argument.pitch is None else (argument.pitch,))
     return tuple(found)

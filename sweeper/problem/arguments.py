@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from sweeper.dtypes import DType
 from sweeper.errors import ConfigError, did_you_mean
-from sweeper.expressions import Value
+from sweeper.expressions import Expression, Value
 from sweeper.model import ArraySpec, Direction, ScalarSpec
 from sweeper.problem.rounding import largest
 
@@ -21,10 +21,12 @@ __all__ = ["ResolvedArray", "ResolvedScalar", "cast", "resolve_array", "resolve_
 
 @dataclass(frozen=True, slots=True)
 class ResolvedArray:
-    """An array argument: C-contiguous, `shape` in elements.
+    """An array argument in C order, `shape` in elements.
 
     `amplitude` is what the fill is scaled by: the largest magnitude of `uniform` and of integers,
-    the standard deviation of `normal`; `zeros` and `ones` do not heed it.
+    the standard deviation of `normal`; `zeros` and `ones` do not heed it. A row is what the last axis
+    counts. With a `row_pitch` rows begin so many elements apart, and what lies between the end of one and
+    the start of the next belongs to nobody; the array ends with its last row.
     """
 
     name: str
@@ -33,15 +35,45 @@ class ResolvedArray:
     direction: Direction
     fill: str
     amplitude: float = 1.0
+    row_pitch: int | None = None
 
     @property
     def size(self) -> int:
-        """Elements."""
+        """Elements, without what lies between rows."""
         return math.prod(self.shape)
 
     @property
     def nbytes(self) -> int:
+        """Bytes of its elements."""
         return self.size * self.dtype.bytes
+
+    @property
+    def width(self) -> int:
+        """Elements of a row."""
+        return self.shape[-1]
+
+    @property
+    def rows(self) -> int:
+        return math.prod(self.shape[:-1])
+
+    @property
+    def pitch(self) -> int:
+        """Elements from the start of one row to that of the next."""
+        return self.width if self.row_pitch is None else self.row_pitch
+
+    @property
+    def has_gaps(self) -> bool:
+        return self.pitch > self.width and self.rows > 1
+
+    @property
+    def stored_size(self) -> int:
+        """Elements from the first to the last, with what lies between rows."""
+        return (self.rows - 1) * self.pitch + self.width if self.has_gaps else self.size
+
+    @property
+    def stored_bytes(self) -> int:
+        """What it takes in memory."""
+        return self.stored_size * self.dtype.bytes
 
     @property
     def traffic_bytes(self) -> int:
@@ -50,14 +82,19 @@ class ResolvedArray:
 
     @property
     def is_input(self) -> bool:
-        return self.direction is not Direction.OUT
+        return self.direction in (Direction.IN, Direction.INOUT)
 
     @property
     def is_output(self) -> bool:
-        return self.direction is not Direction.IN
+        return self.direction in (Direction.OUT, Direction.INOUT)
+
+    @property
+    def is_scratch(self) -> bool:
+        return self.direction is Direction.SCRATCH
 
     def __str__(self) -> str:
-        return f"{self.name} ({self.dtype.name} {'×'.join(map(str, self.shape))})"
+        apart = f", rows {self.pitch} apart" if self.has_gaps else ""
+        return f"{self.name} ({self.dtype.name} {'×'.join(map(str, self.shape))}{apart})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,21 +107,27 @@ class ResolvedScalar:
 
 
 def resolve_dims(
-    declared: Mapping[str, int | None], given: Mapping[str, int], *, kernel: str
+    declared: Mapping[str, int | None],
+    given: Mapping[str, int],
+    *,
+    kernel: str,
+    optional: Iterable[str] = (),
 ) -> dict[str, int]:
     """Every size that `kernel` has `declared`, in that order: as `given`, else its default.
 
-    Raises ConfigError for a size that is unknown, missing, not whole, or below 1.
+    Those of its `optional` sizes that are given follow. Raises ConfigError for a size that is unknown,
+    missing, not whole, or below 1.
     """
+    known = [*declared, *optional]
     for name in given:
-        if name not in declared:
+        if name not in known:
             raise ConfigError(
-                f"shape.{name.lower()}: kernel {kernel} has no size {name}{did_you_mean(name, declared)}",
-                hint=f"its sizes are {', '.join(declared)}",
+                f"shape.{name.lower()}: kernel {kernel} has no size {name}{did_you_mean(name, known)}",
+                hint=f"its sizes are {', '.join(known)}",
             )
     sizes: dict[str, int] = {}
-    for name, default in declared.items():
-        value = given.get(name, default)
+    for name in [*declared, *(name for name in optional if name in given)]:
+        value = given.get(name, declared.get(name))
         place = f"shape.{name.lower()}"
         if value is None:
             raise ConfigError(f"{place}: missing, and kernel {kernel} has no default for it")
@@ -99,13 +142,31 @@ def resolve_dims(
 def resolve_array(spec: ArraySpec, kernel: DType, scope: Mapping[str, Value]) -> ResolvedArray:
     """`spec` with its shape evaluated in `scope`; its class is the `kernel`'s unless it has its own.
 
-    Raises ExpressionError for a size that is not whole and ConfigError for one below 1.
+    Raises ExpressionError for a size that is not whole and ConfigError for one below 1 (of a scratch array:
+    below 0) and for a pitch that is less than a row.
     """
     shape = tuple(s.evaluate_int(scope, what=f"size {i} of {spec.name}") for i, s in enumerate(spec.shape))
+    least = 0 if spec.direction is Direction.SCRATCH else 1
     for i, size in enumerate(shape):
-        if size < 1:
-            raise ConfigError(f"size {i} of {spec.name} = {spec.shape[i].text} = {size}: must be at least 1")
-    return ResolvedArray(spec.name, spec.dtype or kernel, shape, spec.direction, spec.fill)
+        if size < least:
+            raise ConfigError(
+                f"size {i} of {spec.name} = {spec.shape[i].text} = {size}: must be at least {least}"
+            )
+    pitch = None if spec.pitch is None else _pitch(spec, spec.pitch, shape[-1], scope)
+    return ResolvedArray(spec.name, spec.dtype or kernel, shape, spec.direction, spec.fill, row_pitch=pitch)
+
+
+def _pitch(spec: ArraySpec, pitch: Expression, width: int, scope: Mapping[str, Value]) -> int | None:
+    """Elements between the starts of two rows; None where the rows follow each other."""
+    value = pitch.evaluate_int(scope, what=f"pitch of {spec.name}")
+    if value < width:
+        named = pitch.text in pitch.names
+        place = f"shape.{pitch.text.lower()}" if named else f"pitch {pitch.text} of {spec.name}"
+        raise ConfigError(
+            f"{place} = {value}: a row of {spec.name} has {spec.shape[-1].text} = {width} elements",
+            hint=f"give at least {width}, or rows would overlap",
+        )
+    return None if value == width else value
 
 
 def resolve_scalar(spec: ScalarSpec, kernel: DType, scope: Mapping[str, Value]) -> ResolvedScalar:

@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from sweeper.errors import ConfigError, KernelError
 from sweeper.expressions import Value
+from sweeper.kernel.sizes import completed, differing
 from sweeper.model import ArraySpec, Check, KernelSpec, Point, digest
 from sweeper.problem.ahead import InputsAhead
 from sweeper.problem.arguments import (
@@ -33,6 +34,7 @@ from sweeper.problem.contraction import Contraction
 from sweeper.problem.inputs import generate, scaled
 from sweeper.problem.python_reference import PythonReference
 from sweeper.problem.reference import ReferenceValues, contract, contraction_of, from_function
+from sweeper.problem.tensor_maps import ResolvedTensorMap, resolve_tensor_maps
 from sweeper.problem.verify import check, fetched, is_poison, poison
 
 __all__ = [
@@ -56,8 +58,11 @@ def resolve(spec: KernelSpec, dims: Mapping[str, int], point: Point | None, *, s
     or unknown size and for a scalar that its type cannot hold, ExpressionError for a shape that has no
     whole value, KernelError for a contraction that does not fit the arrays.
     """
-    sizes = resolve_dims(spec.dims, dims, kernel=spec.name)
-    scope: dict[str, Value] = {**sizes, "elem_bytes": spec.dtype.bytes, **(point.params if point else {})}
+    sizes = resolve_dims(spec.dims, dims, kernel=spec.name, optional=spec.optional_dims)
+    plain = {name: sizes[name] for name in spec.dims}
+    sizes = plain | differing(spec, plain, sizes)
+    params = point.params if point else {}
+    scope: dict[str, Value] = {**completed(spec, sizes), "elem_bytes": spec.dtype.bytes, **params}
     args = tuple(
         resolve_array(a, spec.dtype, scope)
         if isinstance(a, ArraySpec)
@@ -70,14 +75,17 @@ def resolve(spec: KernelSpec, dims: Mapping[str, int], point: Point | None, *, s
     flops = None if contraction is None else contraction.flops
     if spec.work_flops is not None:
         flops = spec.work_flops.evaluate_int(scope, what=f"flops of {spec.name}")
-    return Problem(spec, sizes, args, flops, seed, contraction)
+    maps = () if point is None else resolve_tensor_maps(spec.tensor_maps, args, scope)
+    return Problem(spec, sizes, args, flops, seed, contraction, tensor_maps=maps)
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
     """A kernel's arguments, inputs and right results at one size.
 
-    `args` keeps the order of the kernel's arguments; `flops` is None where nobody knows.
+    `args` keeps the order of the kernel's arguments; `flops` is None where nobody knows. `arrays` are those
+    that the problem is about; what a kernel takes as `scratch` is no part of it. `tensor_maps` are those at
+    the point that the problem was resolved for.
     """
 
     spec: KernelSpec
@@ -87,10 +95,17 @@ class Problem:
     seed: int
     contraction: Contraction | None = field(default=None, repr=False)
     ahead: InputsAhead | None = field(default=None, repr=False, compare=False)
+    tensor_maps: tuple[ResolvedTensorMap, ...] = ()
 
     @property
     def arrays(self) -> tuple[ResolvedArray, ...]:
-        return tuple(a for a in self.args if isinstance(a, ResolvedArray))
+        """Arrays that are read or written, in the kernel's order; no scratch."""
+        return tuple(a for a in self.args if isinstance(a, ResolvedArray) and not a.is_scratch)
+
+    @property
+    def scratch(self) -> tuple[ResolvedArray, ...]:
+        """Workspaces, whose sizes may depend on the point; one may be empty."""
+        return tuple(a for a in self.args if isinstance(a, ResolvedArray) and a.is_scratch)
 
     @property
     def scalars(self) -> tuple[ResolvedScalar, ...]:
@@ -108,16 +123,25 @@ class Problem:
 
     @property
     def total_bytes(self) -> int:
-        """What one set of all arrays allocates."""
-        return sum(a.nbytes for a in self.arrays)
+        """What one set of all arrays allocates, scratch included."""
+        return sum(a.stored_bytes for a in (*self.arrays, *self.scratch))
 
     @property
     def key(self) -> str:
-        """Equal where sizes, arguments (classes, shapes, fills, values) and seed are."""
+        """Equal where the inputs and right results are: sizes, arrays (classes, shapes, fills) and seed.
+
+        Scalars count where a reference reads them: a contraction does not, so a kernel may be told of a
+        parameter by one. Scratch never does.
+        """
         arrays = [
-            [a.name, a.dtype.name, list(a.shape), a.direction.value, a.fill, a.amplitude] for a in self.arrays
+            [
+                *(a.name, a.dtype.name, list(a.shape), a.direction.value, a.fill, a.amplitude),
+                *([] if a.row_pitch is None else [a.row_pitch]),
+            ]
+            for a in self.arrays
         ]
-        scalars = [[s.name, s.dtype.name, repr(s.value.item())] for s in self.scalars]
+        read = self.scalars if self.contraction is None else ()
+        scalars = [[s.name, s.dtype.name, repr(s.value.item())] for s in read]
         return digest([self.spec.dtype.name, dict(self.dims), arrays, scalars, self.seed])
 
     def inputs(self) -> dict[str, Array]:
@@ -232,7 +256,7 @@ class Problem:
         """
         work = (
             sum(a.size for a in self.arrays if a.is_input),
-            math.prod(self.dims.values()),
+            math.prod(self.dims[name] for name in self.spec.dims),
             (self.flops or 0) // 2,
         )
         return max(1, *(-(-total // output.size) for total in work))

@@ -14,7 +14,7 @@ from sweeper.model import Check, Mismatch
 from sweeper.problem.arguments import ResolvedArray
 from sweeper.problem.reference import ReferenceValues
 
-__all__ = ["check", "fetched", "is_poison", "poison"]
+__all__ = ["check", "fetched", "is_poison", "pattern", "poison"]
 
 Array = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
@@ -33,7 +33,7 @@ _CHUNK = 1 << 16
 
 def poison(array: ResolvedArray) -> Array:
     """An array's content before a checked launch: NaN, or for integers a fixed pattern."""
-    bits = _pattern(array.dtype.storage)
+    bits = pattern(array.dtype.storage)
     return np.full(array.shape, bits).view(array.dtype.storage)
 
 
@@ -42,12 +42,13 @@ def is_poison(values: Array) -> Mask:
 
     An int8 kernel may well compute the pattern's value: for one, this is no proof of anything.
     """
-    bits = _pattern(values.dtype)
+    bits = pattern(values.dtype)
     same: Mask = values.view(bits.dtype) == bits
     return same
 
 
-def _pattern(storage: np.dtype[Any]) -> np.unsignedinteger[Any]:
+def pattern(storage: np.dtype[Any]) -> np.unsignedinteger[Any]:
+    """The bits of a poisoned element of that type."""
     kind: Any = np.dtype(f"u{storage.itemsize}").type
     if storage.kind in "iu":
         return kind(_INTEGER_BITS[storage.itemsize])  # type: ignore[no-any-return]

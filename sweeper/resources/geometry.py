@@ -12,6 +12,7 @@ from functools import lru_cache
 from sweeper.device import Target
 from sweeper.errors import ConfigError
 from sweeper.expressions import Expression, Value, parse
+from sweeper.kernel.sizes import completed
 from sweeper.model import KernelSpec, Launch, LaunchSpec, Point
 
 __all__ = [
@@ -22,16 +23,19 @@ __all__ = [
     "point_scope",
     "register_cap",
     "scope_constants",
+    "why_not_emulable",
     "why_not_launchable",
+    "why_not_predictable",
     "why_unsupported",
 ]
 
 _AXES = ("x", "y", "z")
+_PORTABLE_CLUSTER = 8
 
 
 def scope_constants(spec: KernelSpec, dims: Mapping[str, int], target: Target) -> dict[str, Value]:
     """What is the same at every point: the problem's sizes, `elem_bytes` and the target's limits."""
-    return {**dims, "elem_bytes": spec.dtype.bytes, **target.limits()}
+    return {**completed(spec, dims), "elem_bytes": spec.dtype.bytes, **target.limits()}
 
 
 def launch_derived(spec: KernelSpec) -> dict[str, Expression]:
@@ -83,6 +87,24 @@ def why_unsupported(spec: KernelSpec, dims: Mapping[str, int], target: Target) -
     return None
 
 
+def why_not_emulable(spec: KernelSpec) -> str | None:
+    """Why no CPU can stand in for the GPU that `spec` is written for; None where one can."""
+    for needed, what in (
+        (spec.tensor_maps, "tensor maps (TMA)"),
+        (spec.launch.cluster, "thread block clusters"),
+    ):
+        if needed:
+            return f"needs {what}, which the emulator has not: it runs on a GPU only (backend=cuda)"
+    return None
+
+
+def why_not_predictable(spec: KernelSpec) -> str | None:
+    """Why only a device can tell how long `spec` takes; None where the static model may."""
+    if spec.trip is not None:
+        return "times the way between host and device, which no model predicts: use a GPU (backend=cuda)"
+    return None
+
+
 def point_scope(spec: KernelSpec, point: Point, dims: Mapping[str, int], target: Target) -> dict[str, Value]:
     """Everything that a launch expression may name at `point`, the geometry itself excepted."""
     return {**scope_constants(spec, dims, target), **point.params}
@@ -104,7 +126,8 @@ def evaluate_launch(geometry: LaunchSpec, scope: dict[str, Value], *, where: str
     scope["threads"] = block[0] * block[1] * block[2]
     static = _bytes("static_shared_bytes", geometry.static_shared_bytes, scope, where)
     dynamic = _bytes("shared_bytes", geometry.shared_bytes, scope, where)
-    return Launch(block, grid, dynamic, static)
+    cluster = None if geometry.cluster is None else _sizes("cluster", geometry.cluster, {**scope}, where)
+    return Launch(block, grid, dynamic, static, cluster)
 
 
 def _sizes(
@@ -168,7 +191,7 @@ def why_not_launchable(
         for axis, size, most in zip(_AXES, sizes, limits, strict=True):
             if size > most:
                 broken.append(f"{kind} {axis} {size} > {most}")
-    broken += _broken_shared(launch, target)
+    broken += _broken_shared(launch, target) + _broken_cluster(launch)
     if not broken:
         broken += _broken_registers(launch.threads, target, registers, kernel_max_threads)
     return "; ".join(broken) or None
@@ -182,6 +205,20 @@ def _broken_shared(launch: Launch, target: Target) -> list[str]:
         room = f"(dynamic shared memory may have {target.max_shared_bytes} B)"
         return [f"static shared memory {static} B > {target.static_shared_bytes} B {room}"]
     return []
+
+
+def _broken_cluster(launch: Launch) -> list[str]:
+    """A grid is made of whole clusters, of at most 8 blocks each (CUDA C++ Programming Guide, "Thread Block
+    Clusters": what every device with clusters takes).
+    """
+    if launch.cluster is None:
+        return []
+    blocks = launch.cluster[0] * launch.cluster[1] * launch.cluster[2]
+    broken = [f"{blocks} blocks a cluster > {_PORTABLE_CLUSTER}"] if blocks > _PORTABLE_CLUSTER else []
+    for axis, size, part in zip(_AXES, launch.grid, launch.cluster, strict=True):
+        if size % part:
+            broken.append(f"grid {axis} {size} is no multiple of the cluster's {part}")
+    return broken
 
 
 def _broken_registers(

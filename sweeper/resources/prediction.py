@@ -24,7 +24,7 @@ from sweeper.device import Target
 from sweeper.model import Launch
 from sweeper.resources.occupancy import Residency
 
-__all__ = ["BlockWork", "Prediction", "predict"]
+__all__ = ["BlockWork", "Prediction", "dram_bytes", "predict"]
 
 # Cycles from a load to its data past L1: between an L2 hit and a DRAM access on Volta to Hopper (Jia et
 # al., 2018; Luo et al., 2024: some 270 and 600).
@@ -118,14 +118,14 @@ def predict(
         cycles += work.steps * step.cycles(last, warps) + _START_UP_CYCLES
     times = {
         step.limited_by(resident if full_waves else last, warps): cycles / (target.clock_mhz * 1e3),
-        "DRAM": _dram_bytes(work, launch, residency, target, compulsory_bytes) / (target.bandwidth_gbs * 1e6),
+        "DRAM": dram_bytes(work, launch, residency, target, compulsory_bytes) / (target.bandwidth_gbs * 1e6),
         "launch": _LAUNCH_MS,
     }
     limited_by = max(times, key=times.__getitem__)
     return Prediction(max(times[limited_by], floor_ms) + _LAUNCH_MS, limited_by)
 
 
-def _dram_bytes(
+def dram_bytes(
     work: BlockWork, launch: Launch, residency: Residency, target: Target, compulsory_bytes: float | None
 ) -> float:
     """Bytes past L2: the compulsory ones where the problem fits there, else what one wave cannot share.

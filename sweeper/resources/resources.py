@@ -94,7 +94,8 @@ def resources(
     roof = roofline_ms(flops, bytes, spec.dtype, target)
     predicted: float | None = None
     limited_by = fill.limited_by
-    if fill.blocks_per_sm:
+    # Of a trip the launch is but a part, and no model here knows the bus.
+    if fill.blocks_per_sm and spec.trip is None:
         spilled = max(0, wanted - cap) if wanted is not None and registers is None else 0
         work = _block_work(spec, scope, launch, target, spilled, flops, bytes)
         limited_by = "unknown"

@@ -56,19 +56,22 @@ def suspect(
     time_ms: float,
     dtype: DType,
     target: Target,
+    *,
+    cold_bytes: float = 0,
 ) -> str | None:
     """Why a measured time cannot be true of this work on this device; None where it can.
 
     Such a kernel skips work, or such a clock does not measure it. Judged against the pins' bandwidth,
-    not a copy's, and only for traffic that the L2 cache cannot hold, so that a warm cache or one that
-    keeps the output back is no lie.
+    not a copy's, and only for traffic that cannot stay in the L2 cache, so that a warm cache or one that
+    keeps the output back is no lie: what the cache is too small for, and at least `cold_bytes`, which is
+    all that a launch reads where the cache was flushed before.
     """
     if not (math.isfinite(time_ms) and time_ms > 0):
         return f"a time of {time_ms} ms"
     rate, peak = gflops(flops or 0, time_ms), target.peak_gflops(dtype.name)
     if rate > peak:
         return f"{rate:,.0f} GFLOP/s is above the device's {peak:,.0f} in {dtype.name}"
-    beyond_l2 = max(0.0, (bytes or 0) - target.l2_bytes)
+    beyond_l2 = max(cold_bytes, (bytes or 0) - target.l2_bytes)
     bandwidth, pins = beyond_l2 / (time_ms * 1e6), target.peak_bandwidth_gbs or target.bandwidth_gbs
     if bandwidth > pins:
         return f"{bandwidth:,.0f} GB/s past the L2 cache is above the device's {pins:,.0f}"

@@ -12,7 +12,16 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Interval", "Samples", "Summary", "as_samples", "median_interval", "sorted_interval", "summary"]
+__all__ = [
+    "Interval",
+    "Samples",
+    "Summary",
+    "as_samples",
+    "median_interval",
+    "ranked_interval",
+    "sorted_interval",
+    "summary",
+]
 
 Samples = Sequence[float] | npt.NDArray[np.float64]
 
@@ -62,7 +71,17 @@ def median_interval(samples: Samples, confidence: float = 0.95) -> Interval:
 
 def sorted_interval(ordered: Samples, confidence: float = 0.95) -> Interval:
     """`median_interval` of samples that are already in ascending order."""
-    rank = _median_rank(len(ordered), confidence)
+    return ranked_interval(ordered, len(ordered), confidence)
+
+
+def ranked_interval(ordered: Samples, worth: int, confidence: float = 0.95) -> Interval:
+    """`sorted_interval` of samples that are worth no more than `worth` independent ones.
+
+    Its ends are at the same share of the samples as those of `worth` samples would be.
+    """
+    rank = _median_rank(worth, confidence)
+    if rank and worth < len(ordered):
+        rank = max(1, rank * (len(ordered) + 1) // (worth + 1))
     if rank == 0:
         return Interval(math.nan, math.nan)
     return Interval(float(ordered[rank - 1]), float(ordered[-rank]))

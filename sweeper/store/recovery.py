@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from sweeper.errors import StorageError, SweeperError
 from sweeper.record import decode
 from sweeper.sqlite_file import connect_read_only
-from sweeper.store.schema import ROW_END, create, runs, trials
+from sweeper.store.schema import ROW_END, confirmations, create, runs, trials
 
 __all__ = ["main", "recover", "replace_damaged"]
 
@@ -31,7 +31,8 @@ def recover(damaged: Path, new: Path) -> int:
     """
     if new.exists():
         raise StorageError(f"{new} exists already", hint="move it away first")
-    found = {table.name: _readable(damaged, table) for table in (runs, trials)}
+    kept = (runs, trials, confirmations)
+    found = {table.name: _readable(damaged, table) for table in kept}
     if not any(found.values()):
         raise StorageError(
             f"nothing of {damaged} can be read", hint="restore it from a copy, or move it away and start anew"
@@ -40,7 +41,7 @@ def recover(damaged: Path, new: Path) -> int:
     try:
         with engine.begin() as connection:
             create(connection)
-            for table in (runs, trials):
+            for table in kept:
                 if found[table.name]:
                     connection.execute(sa.insert(table), found[table.name])
     finally:
@@ -85,7 +86,7 @@ def _readable(damaged: Path, table: sa.Table) -> list[dict[str, Any]]:
 
 
 def _whole(row: Mapping[str, Any]) -> bool:
-    """Whether nothing of a trial's or a run's row was lost."""
+    """Whether nothing of a row was lost: a trial's, a run's or a confirmation's."""
     try:
         if "row_end" in row:
             decode(row)

@@ -2,7 +2,10 @@
 
 `meta` names the version of the schema; `runs` holds one record of provenance a run; `studies` who works
 on a study at present; `attempts` configurations that were started and are not finished; `trials` one
-row a finished trial, in the order they were stored.
+row a finished trial, in the order they were stored; `confirmations` one row for each of those that were
+timed in turns after a search.
+
+Version 2 added `confirmations`; a store of version 1 is given it when it is opened.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ __all__ = [
     "ROW_END",
     "SCHEMA_VERSION",
     "attempts",
+    "confirmations",
     "create",
     "meta",
     "metadata",
@@ -29,7 +33,7 @@ __all__ = [
     "trials",
 ]
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 ROW_END = "."
 _POSTGRESQL_LOCK = 7_933_370
 
@@ -99,10 +103,25 @@ sa.Index(
 )
 
 
+confirmations = sa.Table(
+    "confirmations",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("confirmation", sa.Text, nullable=False),
+    sa.Column("study", sa.Text, nullable=False),
+    sa.Column("params_key", sa.Text, nullable=False),
+    sa.Column("blocks_ms", sa.Text, nullable=False),
+    # All of it, as JSON.
+    sa.Column("record", sa.Text, nullable=False),
+)
+sa.Index("confirmations_study", confirmations.c.study)
+
+
 def prepare(engine: sa.Engine, place: Place, *, check: bool) -> None:
     """Make the tables of a new store, or see that those of an old one are ours, whole and not newer.
 
-    `check` has a SQLite file looked through for damage. Raises StorageError.
+    One of an older version gets the tables that it lacks. `check` has a SQLite file looked through for
+    damage. Raises StorageError.
     """
     with place.guard(), engine.connect() as connection:
         if check:
@@ -110,10 +129,10 @@ def prepare(engine: sa.Engine, place: Place, *, check: bool) -> None:
             if found != "ok":
                 raise corrupt(place.label, str(found))
         tables = set(sa.inspect(connection).get_table_names())
-        if meta.name in tables:
-            _check_version(connection, place)
-            return
-    if check and tables:
+        current = meta.name in tables and _version(connection, place) == SCHEMA_VERSION
+    if current:
+        return
+    if check and tables and meta.name not in tables:
         raise _foreign(place, f": it has the tables {', '.join(sorted(tables))}")
     with transaction(engine, place) as connection:
         if connection.dialect.name == "postgresql":
@@ -126,9 +145,12 @@ def create(connection: sa.Connection) -> None:
     metadata.create_all(connection)
     if connection.scalar(sa.select(meta.c.value)) is None:
         connection.execute(sa.insert(meta), {"name": "schema", "value": str(SCHEMA_VERSION)})
+    else:
+        connection.execute(sa.update(meta).values({"value": str(SCHEMA_VERSION)}))
 
 
-def _check_version(connection: sa.Connection, place: Place) -> None:
+def _version(connection: sa.Connection, place: Place) -> int:
+    """The version of an existing store. Raises StorageError for one that is newer, or not ours."""
     columns = {c["name"] for c in sa.inspect(connection).get_columns(meta.name)}
     if columns != {c.name for c in meta.columns}:
         raise _foreign(place)
@@ -141,6 +163,7 @@ def _check_version(connection: sa.Connection, place: Place) -> None:
             f" {SCHEMA_VERSION})",
             hint="upgrade with pip install --upgrade sweeper, or choose another results_dir",
         )
+    return int(version)
 
 
 def _foreign(place: Place, why: str = "") -> StorageError:

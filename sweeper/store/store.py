@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 import sqlalchemy as sa
 
 from sweeper.errors import StorageError
-from sweeper.model import Point, Role, Trial
+from sweeper.model import Confirmed, Point, Role, Trial
 from sweeper.record import decode, encode
 from sweeper.sqlite_file import MOUNTS, cut_off, prepare_folder, unfinished_write
 from sweeper.store import schema
@@ -24,7 +24,7 @@ from sweeper.store.engine import address, server_engine, sqlite_engine, transact
 from sweeper.store.errors import AlreadyStored, Place, corrupt
 from sweeper.store.lease import claim, release, touch
 from sweeper.store.recovery import replace_damaged
-from sweeper.wire import WireError
+from sweeper.wire import WireError, from_wire, to_wire
 
 __all__ = ["Store"]
 
@@ -113,6 +113,36 @@ class Store:
         query = sa.select(t.study).group_by(t.study).order_by(sa.func.min(t.id))
         with self._place.guard(), self._engine.connect() as connection:
             return [str(name) for name in connection.scalars(query)]
+
+    def add_confirmed(self, confirmed: Sequence[Confirmed]) -> None:
+        """Store all of one confirmation; what was stored of it before is replaced."""
+        rows = [
+            {
+                "confirmation": one.confirmation,
+                "study": one.study,
+                "params_key": one.key[1],
+                "blocks_ms": json.dumps(one.blocks_ms),
+                "record": json.dumps(to_wire(one)),
+            }
+            for one in confirmed
+        ]
+        c = schema.confirmations.c
+        with self._transaction() as connection:
+            for name in {one.confirmation for one in confirmed}:
+                connection.execute(sa.delete(schema.confirmations).where(c.confirmation == name))
+            if rows:
+                connection.execute(sa.insert(schema.confirmations), rows)
+
+    def confirmed(self, study: str | None = None) -> list[Confirmed]:
+        """What was timed in turns (for `study`), in the order it was stored."""
+        c = schema.confirmations.c
+        query = sa.select(c.record).order_by(c.id)
+        with self._place.guard(), self._engine.connect() as connection:
+            records = connection.scalars(query if study is None else query.where(c.study == study)).all()
+        try:
+            return [from_wire(Confirmed, json.loads(record)) for record in records]
+        except (WireError, ValueError, TypeError) as error:
+            raise corrupt(self._place.label, f"a row is no confirmation: {error}") from error
 
     def add_run(self, record: Mapping[str, Any]) -> None:
         """Store a run's provenance under `record["id"]`; one of the same id is replaced."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["COLUMNS", "NAMES", "PARAM_PREFIX", "Column"]
+__all__ = ["COLUMNS", "LATER", "NAMES", "PARAM_PREFIX", "Column"]
 
 PARAM_PREFIX = "param_"
 INTEGER, REAL, TEXT = "Int64", "Float64", "string"
@@ -40,13 +40,32 @@ COLUMNS: tuple[Column, ...] = (
     Column("time_high_ms", "ms", "upper end of the median's 95 % interval", REAL),
     Column("time_min_ms", "ms", "least time measured", REAL),
     Column("samples", "", "timed samples", INTEGER),
+    Column("effective_samples", "", "how many independent samples they are worth", REAL),
+    Column("stopped_by", "", "what ended the sampling: precise, entropy, both, or a limit", TEXT),
+    Column("discarded_samples", "", "samples taken at a clock held down, which do not count", INTEGER),
+    Column("cold_ms", "ms", "median time with a cold L2; blank where it was not measured", REAL),
+    Column("cold_low_ms", "ms", "lower end of its 95 % interval", REAL),
+    Column("cold_high_ms", "ms", "upper end of its 95 % interval", REAL),
+    Column("warm_ms", "ms", "median time with a warm L2; blank where it was not measured", REAL),
+    Column("warm_low_ms", "ms", "lower end of its 95 % interval", REAL),
+    Column("warm_high_ms", "ms", "upper end of its 95 % interval", REAL),
     Column("gflops", "GFLOP/s", "10^9 operations a second at time_ms", REAL),
     Column("percent_of_library", "%", "library's time / time_ms, of the fastest library of the study", REAL),
     Column("percent_of_roofline", "%", "least time the device allows / time_ms", REAL),
     Column("time_source", "", "measured, predicted by the static model, or replayed", TEXT),
     Column("method", "", "clock and batching of the samples", TEXT),
-    Column("cache", "", "cold or warm L2 before each sample", TEXT),
+    Column("cache", "", "cold or warm L2 before each sample of time_ms", TEXT),
     Column("sm_clock_mhz", "MHz", "SM clock while timing", REAL),
+    Column("memory_clock_mhz", "MHz", "memory clock while timing", REAL),
+    Column("power_w", "W", "power drawn while timing", REAL),
+    Column("temperature_c", "°C", "the device's temperature after timing", REAL),
+    Column("locked_clock", "", "the clock that was held: base, max or MHz; blank where none was", TEXT),
+    Column("h2d_ms", "ms", "all inputs to the device, from pageable memory; blank unless asked for", REAL),
+    Column("d2h_ms", "ms", "all outputs back to the host, into pageable memory", REAL),
+    Column("h2d_pinned_ms", "ms", "all inputs to the device, from pinned memory", REAL),
+    Column("d2h_pinned_ms", "ms", "all outputs back to the host, into pinned memory", REAL),
+    Column("cpu_ms", "ms", "the same product by NumPy on the host's CPU", REAL),
+    Column("cpu_note", "", "type and threads of that product, and whether it was a part of it", TEXT),
     Column("stage", "", "where the configuration stood when it ended", TEXT),
     Column("reason", "", "why it failed, in one line", TEXT),
     Column("exception", "", "type of the error behind the reason", TEXT),
@@ -83,3 +102,12 @@ COLUMNS: tuple[Column, ...] = (
 )
 
 NAMES: tuple[str, ...] = tuple(column.name for column in COLUMNS)
+
+LATER = frozenset(
+    {
+        "effective_samples", "stopped_by", "discarded_samples", "cold_ms", "cold_low_ms", "cold_high_ms",
+        "warm_ms", "warm_low_ms", "warm_high_ms", "memory_clock_mhz", "power_w", "temperature_c",
+        "locked_clock", "h2d_ms", "d2h_ms", "h2d_pinned_ms", "d2h_pinned_ms", "cpu_ms", "cpu_note",
+    }
+)  # fmt: skip
+"""Columns that tables of the first version lack; they are read as blank."""

@@ -5,17 +5,20 @@ Only valid candidates with a finite time above zero may rank.
 
 from __future__ import annotations
 
+import json
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from sweeper.errors import NoValidConfiguration
-from sweeper.model import Role, Status
+from sweeper.model import Confirmed, Point, Role, Status
 from sweeper.table.columns import PARAM_PREFIX
+from sweeper.table.confirmed import WINNER_COLUMNS, Standing, winner_cells, winners_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["best", "best_per_shape", "failure_lines", "rankable", "status_counts"]
+__all__ = ["best", "best_per_shape", "failure_lines", "library_rows", "rankable", "status_counts"]
 
 _GROUP = ["kernel", "dtype", "shape", "device", "time_source"]
 _MAX_LINES = 10
@@ -43,17 +46,20 @@ def best(table: pd.DataFrame) -> pd.Series:
     return ranked.iloc[0]
 
 
-def best_per_shape(table: pd.DataFrame) -> pd.DataFrame:
+def best_per_shape(table: pd.DataFrame, confirmed: Iterable[Confirmed] = ()) -> pd.DataFrame:
     """The best of every kernel, precision class, shape, device and source of time, in table order.
 
-    Its columns are the candidate's own, with the library's name and time in ms where the table has one,
-    and how many configurations were tried and were valid.
+    That is the fastest, or where finalists of its study were timed in turns, the one that won. Its columns
+    are the candidate's own, with the library's name and time in ms where the table has one, how many
+    configurations were tried and were valid, and what the confirmation says.
     """
     import pandas as pd
 
+    won = winners_of(confirmed)
+
     candidates = table[table["role"] == Role.CANDIDATE.value]
     groups = rankable(table).groupby(_GROUP, sort=False, dropna=False)
-    winners = table.loc[sorted(groups.head(1).index)]
+    winners = table.loc[sorted(_confirmed_row(table, row, won) for row in groups.head(1).index)]
     tried = candidates.groupby(["kernel", "dtype", "shape", "device"], sort=False, dropna=False).size()
     valid = groups.size()
     params = [name for name in table.columns if name.startswith(PARAM_PREFIX)]
@@ -64,6 +70,12 @@ def best_per_shape(table: pd.DataFrame) -> pd.DataFrame:
     keys = [tuple(row[name] for name in _GROUP) for _, row in winners.iterrows()]
     shown["trials"] = pd.array([int(tried[key[:4]]) for key in keys], dtype="Int64")
     shown["valid"] = pd.array([int(valid[key]) for key in keys], dtype="Int64")
+    told = [
+        winner_cells(won.get(row["study"]) if _won(row, won) else None, name)
+        for (_, row), (name, _) in zip(winners.iterrows(), library, strict=True)
+    ]
+    for name, dtype in WINNER_COLUMNS.items():
+        shown[name] = pd.array([cells[name] for cells in told], dtype=dtype)  # type: ignore[call-overload]
     return shown.reset_index(drop=True)
 
 
@@ -84,15 +96,36 @@ _FIGURES = [
 ]
 
 
-def _library(table: pd.DataFrame, winner: pd.Series) -> tuple[str, float | None]:
-    """Name and time of the fastest valid library kernel of the winner's study and source of time."""
-    rows = table[
+def library_rows(table: pd.DataFrame) -> pd.DataFrame:
+    """The libraries' valid rows, fastest first."""
+    valid = (
         (table["role"] == Role.BASELINE.value)
         & (table["status"] == Status.OK.value)
-        & (table["study"] == winner["study"])
-        & (table["time_source"] == winner["time_source"])
         & (table["time_ms"] > 0).fillna(value=False)
-    ].sort_values("time_ms", kind="stable")
+    )
+    kept: pd.DataFrame = table[valid].sort_values("time_ms", kind="stable")
+    return kept
+
+
+def _confirmed_row(table: pd.DataFrame, row: Any, won: Mapping[str, Standing]) -> Any:
+    """Where the configuration stands that won in the study of `row`; `row` itself where none did."""
+    study = table.loc[row, "study"]
+    if study not in won:
+        return row
+    rows = rankable(table[table["study"] == study])
+    return next((place for place, other in rows.iterrows() if _won(other, won)), row)
+
+
+def _won(row: pd.Series, won: Mapping[str, Standing]) -> bool:
+    """Whether it is this configuration that won in its study."""
+    winner = won.get(row["study"])
+    return winner is not None and Point.of(json.loads(row["params"])).key == winner.confirmed.key[1]
+
+
+def _library(table: pd.DataFrame, winner: pd.Series) -> tuple[str, float | None]:
+    """Name and time of the fastest valid library kernel of the winner's study and source of time."""
+    rows = library_rows(table)
+    rows = rows[(rows["study"] == winner["study"]) & (rows["time_source"] == winner["time_source"])]
     return ("", None) if rows.empty else (str(rows.iloc[0]["kernel"]), float(rows.iloc[0]["time_ms"]))
 
 

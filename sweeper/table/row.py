@@ -15,7 +15,7 @@ from typing import Any
 
 from sweeper.model import Role, Status, TimeSource, Timing, Trial
 from sweeper.resources.roofline import gflops, percent_of_roofline
-from sweeper.statistics.intervals import median_interval
+from sweeper.statistics.dependence import effective_samples, series_interval
 
 __all__ = ["Cell", "library_times", "row", "time_ms", "without_paths"]
 
@@ -32,6 +32,7 @@ def row(trial: Trial, library: Mapping[Group, float]) -> dict[str, Cell]:
     return {
         **_identity(trial),
         **_performance(trial, library),
+        **_transfers(trial),
         **_outcome(trial),
         **_resources(trial),
         **_check(trial),
@@ -103,7 +104,7 @@ def _performance(trial: Trial, library: Mapping[Group, float]) -> dict[str, Cell
     value = time_ms(trial)
     timing = trial.timing
     samples = _samples(timing) if timing else ()
-    low, high = median_interval(samples) if samples else (None, None)
+    low, high = series_interval(samples) if samples else (None, None)
     rank = value if value is not None and math.isfinite(value) and value > 0 else None
     beside = library.get(_group(trial))
     return {
@@ -112,6 +113,11 @@ def _performance(trial: Trial, library: Mapping[Group, float]) -> dict[str, Cell
         "time_high_ms": high,
         "time_min_ms": min(samples) if samples else None,
         "samples": len(timing.samples_ms) if timing else None,
+        "effective_samples": effective_samples(samples) if samples else None,
+        "stopped_by": timing.stopped_by if timing else "",
+        "discarded_samples": timing.discarded if timing else None,
+        **_by_cache(timing, "cold"),
+        **_by_cache(timing, "warm"),
         "gflops": gflops(trial.flops, rank) if rank and trial.flops is not None else None,
         "percent_of_library": 100 * beside / rank if rank and beside is not None else None,
         "percent_of_roofline": percent_of_roofline(rank, trial.details.get("roofline_ms")) if rank else None,
@@ -119,11 +125,34 @@ def _performance(trial: Trial, library: Mapping[Group, float]) -> dict[str, Cell
         "method": timing.method if timing else "",
         "cache": timing.cache if timing else "",
         "sm_clock_mhz": timing.sm_clock_mhz if timing else None,
+        "memory_clock_mhz": timing.memory_clock_mhz if timing else None,
+        "power_w": timing.power_w if timing else None,
+        "temperature_c": timing.temperature_c if timing else None,
+        "locked_clock": timing.locked if timing else "",
     }
 
 
+def _by_cache(timing: Timing | None, cache: str) -> dict[str, Cell]:
+    """The median and its interval with that state of the L2 cache."""
+    of_it = timing.of_cache(cache) if timing else None
+    samples = _samples(of_it) if of_it else ()
+    low, high = series_interval(samples) if samples else (None, None)
+    middle = statistics.median(samples) if samples else None
+    return {f"{cache}_ms": middle, f"{cache}_low_ms": low, f"{cache}_high_ms": high}
+
+
+def _transfers(trial: Trial) -> dict[str, Cell]:
+    """What was measured once for the whole problem and stands beside each of its rows."""
+    told = trial.details.get("transfers", {})
+    columns = ("h2d_ms", "d2h_ms", "h2d_pinned_ms", "d2h_pinned_ms", "cpu_ms")
+    return {**{name: told.get(name) for name in columns}, "cpu_note": str(told.get("cpu_note", ""))}
+
+
 def _outcome(trial: Trial) -> dict[str, Cell]:
-    notes = (str(trial.details.get("note", "")), trial.timing.note if trial.timing else "")
+    timing = trial.timing
+    notes = [str(trial.details.get("note", "")), timing.note if timing else ""]
+    if timing is not None and timing.beside is not None and timing.beside.note:
+        notes.append(f"{timing.beside.cache}: {timing.beside.note}")
     return {
         "status": trial.status.value,
         "stage": trial.stage.value,

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from sweeper.atomic import atomic_write, storage_error
 from sweeper.errors import StorageError
 from sweeper.model import Role, Trial
-from sweeper.table.columns import COLUMNS, NAMES, PARAM_PREFIX, Column
+from sweeper.table.columns import COLUMNS, LATER, NAMES, PARAM_PREFIX, Column
 from sweeper.table.ranking import best, best_per_shape, rankable, status_counts
 from sweeper.table.row import Cell, library_times, row
 
@@ -81,7 +81,8 @@ def csv_bytes(table: pd.DataFrame) -> bytes:
 def read_csv(path: Path) -> pd.DataFrame:
     """The table that `write_csv` wrote, with the same types.
 
-    A last line that was cut off is left out, and a warning says so. Raises StorageError for a file that
+    A last line that was cut off is left out, and a warning says so; columns that its version did not have yet
+    are blank. Raises StorageError for a file that
     cannot be read, is not such a table or was changed by hand into something else.
     """
     try:
@@ -94,7 +95,7 @@ def read_csv(path: Path) -> pd.DataFrame:
     lines = csv.reader(io.StringIO(whole, newline=""), strict=True)
     try:
         header = next(lines, [])
-        missing = [name for name in NAMES if name not in header]
+        missing = [name for name in NAMES if name not in header and name not in LATER]
         if missing:
             raise _foreign(path, f"it has no column {', '.join(missing[:5])}{' …' * (len(missing) > 5)}")
         if whole != text:
@@ -143,7 +144,7 @@ def _cells(path: Path, line: list[str], header: list[str]) -> dict[str, Cell]:
         raise _foreign(path, f"a row has {len(line)} cells where the header has {len(header)}")
     given = dict(zip(header, line, strict=True))
     try:
-        return {name: _read(given[name], _TYPES[name]) for name in NAMES}
+        return {name: _read(given.get(name, ""), _TYPES[name]) for name in NAMES}
     except ValueError as error:
         raise _foreign(path, f"row {given['study']} {given['trial']}: {error}") from error
 

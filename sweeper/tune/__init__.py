@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from sweeper.tune.asked import STOPPED
+from sweeper.tune.confirm import Confirmation, Keeper, confirm
 from sweeper.tune.loop import Listener, Recorder, Tally, tune
 from sweeper.tune.study import Study
 
-__all__ = ["STOPPED", "Listener", "Recorder", "Study", "Tally", "tune"]
+__all__ = [
+    "STOPPED",
+    "Confirmation",
+    "Keeper",
+    "Listener",
+    "Recorder",
+    "Study",
+    "Tally",
+    "confirm",
+    "tune",
+]

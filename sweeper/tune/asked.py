@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from statistics import median
 from typing import Any
 
 from sweeper.backend.base import Outcome
 from sweeper.errors import TrialFailed
 from sweeper.evaluate import Ticket
-from sweeper.model import Build, Check, Launch, Point, Role, Stage, Status, TimeSource, Trial
-from sweeper.resources import Resources, resources, suspect
+from sweeper.model import Build, Check, Launch, Point, Role, Stage, Status, TimeSource, Timing, Trial
+from sweeper.problem import resolve
+from sweeper.resources import Resources, resources, roofline_ms, suspect
 from sweeper.table.row import time_ms
 from sweeper.tune.study import Study
 
@@ -69,15 +71,35 @@ class Asked:
         value, limit = time_ms(trial), self.ticket.stop_above_ms if self.ticket else None
         if trial.timing is not None and value is not None and limit is not None and value > limit:
             found[STOPPED] = limit
+        found = {**outcome.details, **found}
         return replace(trial, details={**trial.details, **found}) if found else trial
 
     def _suspicion(self, trial: Trial) -> str:
-        """What makes a measured time implausible on this device."""
-        study, value = self.study, time_ms(trial)
-        if trial.timing is None or value is None:
-            return ""
-        why = suspect(study.flops, study.bytes, value, study.spec.dtype, study.evaluator.target)
-        return f"suspect: {why}" if why else ""
+        """What makes a measured time implausible on this device, with a cold or a warm cache."""
+        timings = [t for t in (trial.timing, trial.timing.beside if trial.timing else None) if t is not None]
+        found = [(t.cache, self._why_suspect(t)) for t in timings]
+        several = len(timings) > 1
+        return "; ".join(f"suspect{f' ({cache})' if several else ''}: {why}" for cache, why in found if why)
+
+    def _why_suspect(self, timing: Timing) -> str | None:
+        study, world = self.study, self.study.evaluator
+        value = median(timing.samples_ms) if timing.samples_ms else None
+        if value is None:
+            return None
+        kind = study.spec.dtype, world.target
+        # A clock's word on a flushed cache: a recorded row's may be somebody else's.
+        is_cold = timing.cache == "cold" and world.time_source is TimeSource.MEASURED
+        why = suspect(study.flops, study.bytes, value, *kind)
+        if why is None and is_cold and suspect(0, 0, value, *kind, cold_bytes=study.bytes):
+            why = suspect(study.flops, study.bytes, value, *kind, cold_bytes=self._input_bytes())
+        return why
+
+    def _input_bytes(self) -> int:
+        """What a launch has to read at least."""
+        study = self.study
+        point = self.point or study.spec.default_point
+        problem = resolve(study.spec, study.dims, point, seed=study.seed)
+        return sum(array.nbytes for array in problem.arrays if array.is_input)
 
     def _failure(self, failure: TrialFailed) -> Trial:
         details = dict(failure.details)
@@ -108,6 +130,10 @@ class Asked:
         figures = self._figures(build)
         if figures is not None:
             details = {"roofline_ms": figures.roofline_ms, "limited_by": figures.limited_by, **details}
+        elif status is Status.OK:
+            # The static model knows nothing of a library's kernel; the device's limit is the same for it.
+            limit = roofline_ms(study.flops, study.bytes, study.spec.dtype, world.target)
+            details = {"roofline_ms": limit, **details}
         measured = world.time_source is TimeSource.MEASURED
         device = self.ticket.device if self.ticket is not None else None
         return Trial(

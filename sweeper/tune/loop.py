@@ -12,7 +12,7 @@ import contextlib
 import math
 import time
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -78,7 +78,7 @@ class Tally:
 def tune(
     study: Study,
     space: Space,
-    strategy: Strategy,
+    strategy: Callable[[], Strategy],
     recorder: Recorder,
     listener: Listener,
     *,
@@ -89,6 +89,7 @@ def tune(
 ) -> Tally:
     """Search `space` for the fastest configuration; every one asked becomes a trial in `recorder`.
 
+    `strategy` makes the strategy, whose modules may be slow to load: libraries run meanwhile.
     `budget` counts distinct configurations, those answered from earlier runs included. `lookahead` of them
     are asked before the first is told; more where no result changes the order. With `fail_fast` the first
     failed configuration ends the loop after it was recorded.
@@ -115,7 +116,7 @@ class _Loop:
     def run(
         self,
         space: Space,
-        strategy: Strategy,
+        make_strategy: Callable[[], Strategy],
         budget: int | None,
         lookahead: int,
         baselines: tuple[str, ...],
@@ -123,8 +124,10 @@ class _Loop:
     ) -> None:
         tally, capacity = self._tally, self._study.evaluator.capacity
         limit = len(space) if budget is None else min(budget, len(space))
-        ahead = max(lookahead, capacity) if strategy.independent else lookahead
         libraries = [self._start(None, library) for library in baselines]
+        with tally.timed("search"):
+            strategy = make_strategy()
+        ahead = max(lookahead, capacity) if strategy.independent else lookahead
         queue: deque[tuple[int, Asked]] = deque()
         while True:
             room = min(ahead - len(queue), limit - tally.asked)

@@ -17,6 +17,7 @@ from sweeper.backend.base import MeasureProtocol, Outcome
 from sweeper.device import DeviceIdentity, Target
 from sweeper.errors import SetupError, TrialFailed
 from sweeper.model import Build, KernelSpec, Stage, Status
+from sweeper.worker.finals import FinalsTicket, turns_of
 from sweeper.worker.lane import Lane, Problem, opened
 from sweeper.worker.pool import DeviceWorker
 from sweeper.worker.ticket import Ticket
@@ -47,6 +48,7 @@ class DeviceGroup:
         self._say = say
         self._changed = threading.Condition()
         self._queue: list[Ticket] = []
+        self._finals: list[FinalsTicket] = []
         self._best_ms: float | None = None
         self._error: BaseException | None = None
         self._closed = False
@@ -100,6 +102,12 @@ class DeviceGroup:
         if ticket.build is not None:
             ticket.build.add_done_callback(lambda build: self._built(ticket, build, check))
 
+    def confirm(self, ticket: FinalsTicket) -> None:
+        """Let one device time the finalists of `ticket` in turns, once every other ticket is done."""
+        with self._changed:
+            self._finals.append(ticket)
+            self._wake()
+
     def seen(self, time_ms: float) -> None:
         """Count a time that is known without a measurement among those that the best is chosen from."""
         with self._changed:
@@ -142,12 +150,17 @@ class DeviceGroup:
         """Let the devices look at the queue, or where none is left, fail all that is in it."""
         while self._error is not None and self._queue:
             self._queue.pop(0).outcome.set_exception(self._error)
+        while self._error is not None and self._finals:
+            self._finals.pop(0).turns.set_exception(self._error)
         self._changed.notify_all()
 
     def _work(self, lane: Lane) -> None:
         while (todo := self._next(lane)) is not None:
             if isinstance(todo, Ticket):
                 self._measure(lane, todo)
+                continue
+            if isinstance(todo, FinalsTicket):
+                self._confirm(lane, todo)
                 continue
             try:
                 lane.worker.prepare(*todo)
@@ -156,8 +169,11 @@ class DeviceGroup:
             else:
                 lane.prepared.set_result(None)
 
-    def _next(self, lane: Lane) -> Ticket | Problem | None:
-        """The problem to prepare, else the first ticket in asked order that is built; None at the end."""
+    def _next(self, lane: Lane) -> Ticket | FinalsTicket | Problem | None:
+        """The problem to prepare, else the first ticket in asked order that is built; None at the end.
+
+        Finals wait until nothing is queued, and go to the first device that is usable.
+        """
         with self._changed:
             while True:
                 if self._closed or lane.lost:
@@ -169,6 +185,9 @@ class DeviceGroup:
                     if ticket.ready:
                         self._queue.remove(ticket)
                         return ticket
+                first = next((other for other in self._lanes if other.usable), None)
+                if self._finals and not self._queue and lane is first:
+                    return self._finals.pop(0)
                 began, starved = time.monotonic(), bool(self._queue)
                 self._changed.wait()
                 lane.starved_s += (time.monotonic() - began) * starved
@@ -194,6 +213,19 @@ class DeviceGroup:
             self._spent(lane, ticket, began)
             self._learn(ticket, outcome)
             ticket.outcome.set_result(outcome)
+
+    def _confirm(self, lane: Lane, ticket: FinalsTicket) -> None:
+        ticket.device = lane.identity
+        began = time.monotonic()
+        protocol = replace(self._protocol, stop_above_ms=None)
+        try:
+            turns = turns_of(lane.worker, ticket.finalists, protocol, ticket.rounds)
+        except BaseException as error:
+            ticket.turns.set_exception(error)
+        else:
+            ticket.turns.set_result(turns)
+        finally:
+            lane.busy_s += time.monotonic() - began
 
     def _spent(self, lane: Lane, ticket: Ticket, began: float) -> None:
         ticket.measure_s = time.monotonic() - began

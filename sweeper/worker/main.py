@@ -53,6 +53,10 @@ def _load(name: str) -> None:
     for module in ["sweeper.worker.operations", *modules.get(name, [])]:
         with contextlib.suppress(ImportError):
             importlib.import_module(module)
+    if name == "cuda":
+        # The library that most searches are compared with takes as long to load as all the modules.
+        with contextlib.suppress(ImportError):
+            importlib.import_module("sweeper.backend.cuda.cublas_loading").load("libcublas")
 
 
 def _start_driver() -> None:

@@ -8,6 +8,7 @@
 | `prepare` kernel (the description's node), path, dims, seed | |
 | `measure` params, build, protocol | outcome |
 | `baseline` library, protocol | outcome |
+| `confirm` finalists, protocol, rounds | turns |
 
 A failed configuration is `{"ok": false, "failed": {status, stage, reason, details}}`, any other error
 `{"ok": false, "error": {type, message, hint}}`. After a `sticky` failure the worker answers no more.
@@ -22,7 +23,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from sweeper.backend.base import Backend, MeasureProtocol
+from sweeper.backend.base import Backend, Entrant, Finalist, MeasureProtocol, Rounds
 from sweeper.device import Target
 from sweeper.errors import SetupError, SweeperError, TrialFailed
 from sweeper.kernel import description as kernel
@@ -55,6 +56,7 @@ class Operations:
             "prepare": self._prepare,
             "measure": self._measure,
             "baseline": self._baseline,
+            "confirm": self._confirm,
         }
 
     def __call__(self, message: Message) -> Message:
@@ -143,6 +145,23 @@ class Operations:
         protocol = from_wire(MeasureProtocol, message["protocol"])
         self._ready(spec, spec.default_point)
         return {"outcome": to_wire(self._backend.baseline(message["library"], protocol))}
+
+    def _confirm(self, message: Message) -> Message:
+        spec, _ = self._loaded()
+        confirm = getattr(self._backend, "confirm", None)
+        if confirm is None:
+            raise SetupError(f"the {self._backend.name} backend has no clock to confirm times by")
+        protocol = from_wire(MeasureProtocol, message["protocol"])
+        self._ready(spec, spec.default_point)
+        entrants = [self._entrant(from_wire(Finalist, finalist)) for finalist in message["finalists"]]
+        return {"turns": to_wire(confirm(entrants, protocol, from_wire(Rounds, message["rounds"])))}
+
+    def _entrant(self, finalist: Finalist) -> Entrant:
+        spec, target = self._loaded()
+        point = spec.default_point if finalist.point is None else finalist.point
+        problem = resolve(spec, self._dims, point, seed=self._seed)
+        launch = None if finalist.point is None else launch_of(spec, point, self._dims, target)
+        return Entrant(finalist, problem, launch)
 
     def _loaded(self) -> tuple[KernelSpec, Target]:
         if self._spec is None or self._target is None:

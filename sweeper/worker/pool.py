@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
 from sweeper import errors
-from sweeper.backend.base import MeasureProtocol, Outcome
+from sweeper.backend.base import Finalist, MeasureProtocol, Outcome, Rounds, Turns
 from sweeper.device import DeviceIdentity, Target
 from sweeper.errors import SetupError, SweeperError, TrialFailed, WorkerError
 from sweeper.model import Build, Check, KernelSpec, Launch, Point, Stage, Status
@@ -131,17 +131,27 @@ class DeviceWorker:
         call finds a new worker in the same state. Raises SetupError where the device is unusable.
         """
         message = {"op": "measure", "params": to_wire(point.params), "build": to_wire(build)}
-        extra_s = 0.0
-        if self._preparation is not None:
-            problem = self._preparation.problem_at(point)
-            # A kernel whose arrays depend on its parameters is prepared anew on the way.
-            if problem.key != self._preparation.problem.key:
-                extra_s = self._deadlines.prepare(problem)
-        return self._run(message, protocol, extra_s)
+        return self._run(message, protocol, self._extra_s(point))
 
     def baseline(self, library: str, protocol: MeasureProtocol) -> Outcome:
         """The library's answer to the prepared problem; fails as `measure` does."""
         return self._run({"op": "baseline", "library": library}, protocol)
+
+    def confirm(
+        self, finalists: Sequence[Finalist], protocol: MeasureProtocol, rounds: Rounds
+    ) -> tuple[Turns, ...]:
+        """Verify all finalists and time them in turns; those that fail say so in their turns.
+
+        Fails as `measure` does where the process was lost: `details["entrant"]` is the place of the one that
+        did it, if it is known.
+        """
+        problem = self._preparation.problem if self._preparation else None
+        deadline_s = rounds.seconds
+        for finalist in finalists:
+            deadline_s += self._deadlines.measure(problem, protocol) + self._extra_s(finalist.point)
+        message = {"op": "confirm", "finalists": to_wire(finalists), "rounds": to_wire(rounds)}
+        reply = self._call({**message, "protocol": _plain(protocol)}, deadline_s, Stage.MEASURE)
+        return from_wire(tuple[Turns, ...], reply["turns"])
 
     def close(self) -> None:
         """End the worker; nothing can be asked of it any more."""
@@ -168,12 +178,19 @@ class DeviceWorker:
         self.close()
 
     def _run(self, message: Message, protocol: MeasureProtocol, extra_s: float = 0.0) -> Outcome:
-        # Only the protocol's own fields: a configuration may carry more.
-        plain = {f.name: getattr(protocol, f.name) for f in fields(MeasureProtocol)}
         problem = self._preparation.problem if self._preparation else None
         deadline_s = self._deadlines.measure(problem, protocol) + extra_s
-        reply = self._call({**message, "protocol": plain}, deadline_s, Stage.MEASURE)
+        reply = self._call({**message, "protocol": _plain(protocol)}, deadline_s, Stage.MEASURE)
         return from_wire(Outcome, reply["outcome"])
+
+    def _extra_s(self, point: Point | None) -> float:
+        """Seconds that preparing the problem at `point` takes: 0 where it is the one that is prepared."""
+        if self._preparation is None or point is None:
+            return 0.0
+        problem = self._preparation.problem_at(point)
+        # A kernel whose arrays depend on its parameters is prepared anew on the way.
+        prepared = problem.key == self._preparation.problem.key
+        return 0.0 if prepared else self._deadlines.prepare(problem)
 
     def _call(self, message: Message, deadline_s: float, stage: Stage) -> Message:
         self._ensure_running()
@@ -285,6 +302,11 @@ class DeviceWorker:
 
     def _sick(self, error: ChildUnkillable) -> SetupError:
         return SetupError(f"device {self.device} is sick: {error.message}", hint=error.hint)
+
+
+def _plain(protocol: MeasureProtocol) -> Message:
+    """Only the protocol's own fields: a configuration may carry more."""
+    return {f.name: getattr(protocol, f.name) for f in fields(MeasureProtocol)}
 
 
 def _failure(data: Message) -> TrialFailed:

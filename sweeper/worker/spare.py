@@ -6,15 +6,28 @@ A command composes its configuration for about as long as a worker takes to load
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from sweeper.process import Child, ChildUnkillable
 
-__all__ = ["WORKER_MODULE", "WorkerProcess", "drop_spare", "keep_spare", "take_spare", "worker_child"]
+__all__ = [
+    "WORKER_MODULE",
+    "WorkerProcess",
+    "drop_spare",
+    "keep_spare",
+    "may_need_gpu",
+    "take_spare",
+    "worker_child",
+]
 
 WORKER_MODULE = "sweeper.worker.main"
+
+# Of NVIDIA's drivers for Linux, for Windows' Linux subsystem and for Tegra.
+_DEVICE_FILES = ("/dev/nvidiactl", "/dev/dxg", "/dev/nvhost-gpu")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +59,12 @@ def worker_child(
     environment = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", **env}
     args = [backend, scratch, *(["shared"] if shared else [])]
     return Child(module, args, env=environment, name=f"the {backend} worker")
+
+
+def may_need_gpu() -> bool:
+    """Whether a worker for a GPU is worth starting, by a look that takes no time and proves nothing."""
+    seen = any(Path(path).exists() for path in _DEVICE_FILES)
+    return seen and importlib.util.find_spec("pycuda") is not None
 
 
 _kept: list[WorkerProcess] = []

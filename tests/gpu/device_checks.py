@@ -17,7 +17,7 @@ from device_cases import FLOATING, WHOLE, Case, cases, output
 from specs import gemm_spec
 
 from sweeper.backend.cuda.arguments import Arguments
-from sweeper.backend.cuda.arrays import DeviceArray
+from sweeper.backend.cuda.arrays import DeviceArray, as_bytes
 from sweeper.backend.cuda.comparison import DeviceComparison
 from sweeper.backend.cuda.device import CudaDevice
 from sweeper.backend.cuda.device_code import type_code
@@ -26,8 +26,11 @@ from sweeper.backend.cuda.reference import upload
 from sweeper.backend.cuda.watch import Watch
 from sweeper.device.nvml import Nvml
 from sweeper.dtypes import DTYPES
+from sweeper.model import Direction
 from sweeper.problem import Problem, resolve
+from sweeper.problem.arguments import ResolvedArray
 from sweeper.problem.rounding import contraction_bound
+from sweeper.problem.storage import gap_damage, gap_index
 from sweeper.problem.verify import check, poison
 
 # Up to several parts of several blocks, with a last one that is not full.
@@ -122,6 +125,46 @@ def filled(device: CudaDevice) -> Told:
         yield f"digest of {nbytes} bytes from {start}", "" if got == want else f"{got:#x}, host {want:#x}"
 
 
+def rows_apart(device: CudaDevice) -> Told:
+    """Arrays whose rows lie apart: gathered, brought back, and what is written between their rows."""
+    for name, precision in DTYPES.items():
+        for rows, width, pitch in ((1, 5, 9), (257, 129, 130), (1000, 3, 64), (3, 70_001, 70_008)):
+            array = ResolvedArray("C", precision, (rows, width), Direction.OUT, "uniform", row_pitch=pitch)
+            yield f"rows {name} {rows}×{width} of {pitch}", _rows_apart(device, DeviceArray(device, array))
+
+
+def _rows_apart(device: CudaDevice, held: DeviceArray) -> str:
+    array, problem = held.array, types.SimpleNamespace(poison=poison)
+    data = (np.arange(array.size).reshape(array.shape) % 100).astype(array.dtype.storage)
+    held.upload(data)
+    if held.download().tobytes() != data.tobytes() or not held.equals(data):
+        return "came back otherwise"
+    together, found = device.allocate(array.nbytes), device.allocate(16)
+    got, record = np.empty(array.size, array.dtype.storage), np.zeros(2, np.uint64)
+    held.gather(int(together))
+    device.synchronize()
+    device.drv.memcpy_dtoh(as_bytes(got), int(together))
+    if got.tobytes() != data.tobytes():
+        return "gathered otherwise"
+    stored = held.download_stored()
+    for places in ([], [0, -1], [-1]):
+        written = stored.copy()
+        gaps = (
+            [n for n in range(array.stored_size) if n % array.pitch >= array.width] if array.has_gaps else []
+        )
+        for place in places if gaps else []:
+            written[gaps[place]] = 1
+        device.drv.memcpy_htod(held.pointer, as_bytes(written))
+        held.find_gap_writes(problem, int(found))  # type: ignore[arg-type]
+        device.synchronize()
+        device.drv.memcpy_dtoh(record.view(np.uint8), int(found))
+        damage = gap_damage(array, written)
+        told = (int(record[0]), gap_index(array, 2**64 - 1 - int(record[1])) if record[0] else None)
+        if told != ((damage.changed, damage.index) if damage else (0, None)):
+            return f"{told} were written, on the host {damage}"
+    return ""
+
+
 def _digest(device: CudaDevice, address: int, nbytes: int) -> int:
     out, got = device.allocate(8), np.zeros(1, np.uint64)
     device.drv.memcpy_htod(int(out), got)
@@ -187,6 +230,7 @@ def main() -> None:
         device.target()
         device.canary()
         groups = {f"compare {name}": list(compared(device, name)) for name in (*FLOATING, *WHOLE)}
+        groups |= {"rows": list(rows_apart(device))}
         groups |= {"memory": list(filled(device)), "products": list(products(device))}
     finally:
         device.close()

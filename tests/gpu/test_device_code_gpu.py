@@ -12,7 +12,7 @@ import pytest
 from device_cases import FLOATING, WHOLE
 
 _ASK = "import pycuda.driver as d; d.init(); d.Device(0)"
-GROUPS = [*(f"compare {name}" for name in (*FLOATING, *WHOLE)), "memory", "products"]
+GROUPS = [*(f"compare {name}" for name in (*FLOATING, *WHOLE)), "rows", "memory", "products"]
 
 
 def _no_gpu() -> bool:

@@ -52,7 +52,7 @@ def search(
         space = feasible_space(spec, DIMS, world.target)
         memory = Memory()
         strategy = make("random", space, 1)
-        return tune(study, space, strategy, memory, Ears(memory), budget=budget, lookahead=4)
+        return tune(study, space, lambda: strategy, memory, Ears(memory), budget=budget, lookahead=4)
 
 
 @pytest.mark.parametrize("compiler", ["nvcc", "nvrtc"])

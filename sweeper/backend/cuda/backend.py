@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import gc
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from sweeper.backend.base import MeasureProtocol, Outcome
+from sweeper.backend.base import Entrant, Finalist, MeasureProtocol, Outcome, Rounds, Turns
 from sweeper.backend.cuda.arguments import Arguments, ArgumentSets, allocated_bytes
-from sweeper.backend.cuda.cublas import Cublas, gemm_of, neutral_environment
+from sweeper.backend.cuda.confirm import Runner, in_turns
+from sweeper.backend.cuda.cublas_baselines import Baselines, Contender
+from sweeper.backend.cuda.cublas_gemm import neutral_environment
+from sweeper.backend.cuda.cublas_race import Measured, race
 from sweeper.backend.cuda.device import CudaDevice
 from sweeper.backend.cuda.driver_api import find_device, wake
 from sweeper.backend.cuda.identity import claim
@@ -20,28 +24,22 @@ from sweeper.backend.cuda.judge import Judge, judge_by, judge_of
 from sweeper.backend.cuda.kernel import LoadedKernel, load_kernel, plain_kernel
 from sweeper.backend.cuda.monitor import READINGS_EVERY_S
 from sweeper.backend.cuda.phases import Phases
+from sweeper.backend.cuda.prover import Prepared, Prover
 from sweeper.backend.cuda.reference_cache import ReferenceCache
 from sweeper.backend.cuda.timing import Timer
-from sweeper.backend.cuda.verification import Launcher, Verification
+from sweeper.backend.cuda.transfers import transfers
+from sweeper.backend.cuda.trip import Trip, kernel_trip, library_trip
+from sweeper.backend.cuda.trip_timing import trip_block
+from sweeper.backend.cuda.verification import Launcher
 from sweeper.device import DeviceIdentity, Target, from_query
 from sweeper.device.nvml import Nvml
-from sweeper.errors import ConfigError, KernelError, SetupError, TrialFailed
-from sweeper.model import Build, Check, KernelSpec, Launch, Point, Stage, Timing
-from sweeper.problem import Problem
+from sweeper.errors import KernelError, SetupError, TrialFailed
+from sweeper.model import Build, KernelSpec, Launch, Point, Stage
+from sweeper.problem import Problem, resolve
+from sweeper.problem.slabs import trip_plan
+from sweeper.resources.geometry import point_scope
 
 __all__ = ["CudaBackend"]
-
-_LIBRARIES = ("cublas",)
-
-
-@dataclass(slots=True)
-class _Prepared:
-    """What stays on the device from one configuration to the next; a `judge` may come with the first."""
-
-    spec: KernelSpec
-    problem: Problem
-    sets: ArgumentSets
-    judge: Judge | None = None
 
 
 class CudaBackend:
@@ -66,11 +64,11 @@ class CudaBackend:
         self._allow_shared = allow_shared
         self._nvml = nvml or Nvml()
         self._readings_every_s = readings_every_s
-        self._opened: tuple[CudaDevice, Target] | None = None
-        self._prepared: _Prepared | None = None
-        self._timer: Timer | None = None
         self._claimed: tuple[int | None] | None = None
-        self._cublas: Cublas | None = None
+        self._opened: tuple[CudaDevice, Target] | None = None
+        self._prepared: Prepared | None = None
+        self._timer: Timer | None = None
+        self._baselines: Baselines | None = None
 
     def identify(self, device: int, target: str | None) -> tuple[Target, DeviceIdentity]:
         """Claim the GPU number `device` and say what it is; its context is made meanwhile.
@@ -139,6 +137,12 @@ class CudaBackend:
         """
         self._prepared = None
         gc.collect()
+        prepared = self._made(spec, problem)
+        self._device.monitor.know_users()
+        self._prepared = prepared
+
+    def _made(self, spec: KernelSpec, problem: Problem) -> Prepared:
+        """The problem's arrays and what is right, beside whatever is on the device already."""
         device = self._device
         with device.doing(Stage.LOAD):
             device.require_memory(allocated_bytes(problem))
@@ -146,19 +150,22 @@ class CudaBackend:
             inputs = problem.inputs()
             arguments = Arguments(device, problem, inputs)
             arguments.restore()
-            prepared = _Prepared(spec, problem, ArgumentSets(device, arguments))
+            prepared = Prepared(spec, problem, ArgumentSets(device, arguments))
             if spec.reference.kind != "kernel":
                 prepared.judge = judge_of(device, arguments, inputs, self._references)
             device.synchronize()
-        device.monitor.know_users()
-        self._prepared = prepared
+        return prepared
 
     def _ready_timer(self) -> Timer:
         if self._timer is None:
             self._timer = Timer(self._device, l2_bytes=self._target.l2_bytes)
         return self._timer
 
-    def _ready(self) -> _Prepared:
+    @property
+    def _prover(self) -> Prover:
+        return Prover(self._device, self._ready_timer())
+
+    def _ready(self) -> Prepared:
         if self._prepared is None:
             raise SetupError("no problem is prepared on the CUDA device")
         return self._prepared
@@ -169,52 +176,142 @@ class CudaBackend:
         with _told(phases):
             with phases("load"):
                 kernel = load_kernel(self._device, self._target, build, launch)
+                with self._device.doing(Stage.LOAD):
+                    whole = prepared.problem
+                    here = prepared.at(resolve(prepared.spec, whole.dims, point, seed=whole.seed))
                 if prepared.judge is None:
-                    prepared.judge = self._judge_by_plain_kernel(prepared, kernel, point)
-                run = kernel.launcher(prepared.sets.first)
-            check, timing, note = self._prove_and_time(prepared, prepared.judge, run, protocol, phases)
-        return Outcome(check, kernel.build, kernel.launch, timing, note, phases.seconds)
+                    prepared.judge = self._judge_by_plain_kernel(prepared, here, kernel, point)
+                way = self._way(here, kernel, point)
+            beside = self._beside(prepared, protocol, phases)
+            check, timing, note = self._prover.prove_and_time(here, prepared.judge, way, protocol, phases)
+        return Outcome(check, kernel.build, kernel.launch, timing, note, phases.seconds, beside)
 
     def baseline(self, library: str, protocol: MeasureProtocol) -> Outcome:
-        """cuBLAS's answer to the prepared problem. Raises TrialFailed where it has none."""
-        if library not in _LIBRARIES:
-            raise ConfigError(f"unknown baseline library {library!r}", hint=f"known: {', '.join(_LIBRARIES)}")
+        """The library's answer to the prepared problem, the fastest of several where it has them.
+
+        Raises TrialFailed where it has none, or is not here.
+        """
         prepared, phases = self._ready(), Phases()
-        with _told(phases):
+        self._baselines = self._baselines or Baselines(self._device)
+        with _told(phases), contextlib.ExitStack() as held:
             with phases("load"):
-                gemm = gemm_of(prepared.problem)
-                if self._cublas is None:
-                    self._cublas = Cublas(int(self._device.stream.handle))
+                first = prepared.sets.first
+                offered = self._baselines.contenders(library, prepared.problem, first)
+                contenders = held.enter_context(offered)
             if prepared.judge is None:
                 raise AssertionError("a matrix product is judged by its contraction")
-            cublas = self._cublas
+            judge, beside = prepared.judge, self._beside(prepared, protocol, phases)
 
-            def run(arguments: Arguments) -> None:
-                a, b, c = (arguments.arrays[name].pointer for name in (gemm.a, gemm.b, gemm.c))
-                cublas.run(gemm, a, b, c)
+            def glance(contender: Contender) -> float:
+                return self._prover.glance(prepared, judge, contender.run, protocol, phases)
 
-            check, timing, note = self._prove_and_time(prepared, prepared.judge, run, protocol, phases)
-        notes = [cublas.describe(gemm), note]
-        return Outcome(check, None, None, timing, "; ".join(filter(None, notes)), phases.seconds)
+            def measure(contender: Contender, full: MeasureProtocol) -> Measured:
+                way = self._librarys_way(prepared, contender)
+                return self._prover.prove_and_time(prepared, judge, way, full, phases)
+
+            (check, timing, note), told, details = race(contenders, glance, measure, protocol)
+        notes = "; ".join(filter(None, (told, note)))
+        return Outcome(check, None, None, timing, notes, phases.seconds, {"library": details, **beside})
+
+    def confirm(
+        self, entrants: Sequence[Entrant], protocol: MeasureProtocol, rounds: Rounds
+    ) -> tuple[Turns, ...]:
+        """Verify all `entrants` and time them in turns, each on the arrays of its own problem.
+
+        One that fails, or whose arrays do not fit beside those of the others, says so in its turns. Raises
+        TrialFailed for a failure that the process cannot go on from, and SetupError.
+        """
+        prepared = self._ready()
+        homes = {prepared.problem.key: prepared}
+        with contextlib.ExitStack() as held:
+
+            def begin(entrant: Entrant) -> Runner:
+                home = homes.get(entrant.problem.key) or self._made(prepared.spec, entrant.problem)
+                homes[entrant.problem.key] = home
+                return self._runner(entrant, home, held)
+
+            makers = [partial(begin, entrant) for entrant in entrants]
+            return in_turns(self._device, self._ready_timer(), makers, protocol, rounds)
+
+    def _runner(self, entrant: Entrant, home: Prepared, held: contextlib.ExitStack) -> Runner:
+        """The entrant, loaded and verified; what it needs is given back with `held`."""
+        finalist, kernel, note = entrant.finalist, None, ""
+        if finalist.library is not None:
+            contender = self._way_of(finalist, home, held)
+            way, note = self._librarys_way(home, contender), contender.note
+        elif finalist.build is None or finalist.point is None or entrant.launch is None:
+            raise AssertionError("an entrant has a point, its build and launch, or a library")
+        else:
+            kernel = load_kernel(self._device, self._target, finalist.build, entrant.launch)
+            with self._device.doing(Stage.LOAD):
+                whole, home = home, home.at(entrant.problem)
+            if whole.judge is None:
+                whole.judge = self._judge_by_plain_kernel(whole, home, kernel, finalist.point)
+            home.judge = whole.judge
+            way = self._way(home, kernel, finalist.point)
+        if home.judge is None:
+            raise AssertionError("a matrix product is judged by its contraction")
+        judge, prover = home.judge, self._prover
+        verification = prover.verification(home, judge, way)
+        with prover.healing(judge):
+            verification.before_timing(1)
+        block = partial(trip_block, self._device, way) if isinstance(way, Trip) else None
+        return Runner(
+            run=way.prove if isinstance(way, Trip) else way,
+            sets=home.sets,
+            verification=verification,
+            healing=partial(prover.healing, judge),
+            kernel=kernel,
+            note=note,
+            block=block,
+        )
+
+    def _way(self, here: Prepared, kernel: LoadedKernel, point: Point) -> Launcher | Trip:
+        """What is timed of the kernel: its launch, or the whole trip where the description has one."""
+        spec, arguments = here.spec, here.sets.first
+        if spec.trip is None:
+            return kernel.launcher(arguments)
+        scope = point_scope(spec, point, here.problem.dims, self._target)
+        plan = trip_plan(spec, here.problem, point, scope)
+        with self._device.doing(Stage.LOAD):
+            host = here.host(self._device, pinned=plan.pinned)
+            return kernel_trip(kernel, spec, point, self._target, arguments, host, plan)
+
+    def _librarys_way(self, here: Prepared, contender: Contender) -> Launcher | Trip:
+        if here.spec.trip is None:
+            return contender.run
+        with self._device.doing(Stage.LOAD):
+            host = here.host(self._device, pinned=True)
+            return library_trip(self._device, here.sets.first, host, contender.run)
+
+    def _way_of(self, finalist: Finalist, home: Prepared, held: contextlib.ExitStack) -> Contender:
+        """How the finalist's library computes the problem: as it did when it was chosen, else its own first way."""
+        self._baselines = self._baselines or Baselines(self._device)
+        offered = self._baselines.contenders(finalist.library or "", home.problem, home.sets.first)
+        contenders = held.enter_context(offered)
+        chosen = [c for c in contenders if {**finalist.chosen, **c.details} == dict(finalist.chosen)]
+        return (chosen or contenders)[0]
 
     def close(self) -> None:
         """Give the device back; nothing to do where it was not open."""
         self._prepared = self._timer = None
-        if self._cublas is not None:
-            self._cublas.close()
-            self._cublas = None
+        if self._baselines is not None:
+            self._baselines.close()
+            self._baselines = None
         if self._opened is not None:
             self._opened[0].close()
             self._opened = None
         self._nvml.close()
 
-    def _judge_by_plain_kernel(self, prepared: _Prepared, kernel: LoadedKernel, point: Point) -> Judge:
-        """By what the plain kernel of the same source computes, one thread a work item."""
+    def _judge_by_plain_kernel(
+        self, prepared: Prepared, here: Prepared, kernel: LoadedKernel, point: Point
+    ) -> Judge:
+        """By what the plain kernel of the same source computes, one thread a work item; `here` has its arguments."""
         spec, arguments = prepared.spec, prepared.sets.first
         with self._device.doing(Stage.VERIFY):
-            run = plain_kernel(kernel, spec, point, self._target, arguments)
+            run = plain_kernel(kernel, spec, point, self._target, here.sets.first)
             arguments.reset()
-            run(arguments)
+            run(here.sets.first)
             self._device.synchronize()
             results = arguments.outputs()
             if not all(np.isfinite(data.astype(np.float64)).all() for data in results.values()):
@@ -226,51 +323,14 @@ class CudaBackend:
             arguments.restore()
             return judge_by(self._device, arguments, prepared.problem.reference_from(results))
 
-    def _prove_and_time(
-        self, prepared: _Prepared, judge: Judge, run: Launcher, protocol: MeasureProtocol, phases: Phases
-    ) -> tuple[Check, Timing, str]:
-        first = prepared.sets.first
-        verification = Verification(self._device, first, judge.comparison, judge.watch, run)
-        try:
-            with phases("verify"):
-                check = verification.before_timing(protocol.verify_launches)
-            timing, shared = self._time(prepared.sets, run, protocol, phases, verification.launch_ms)
-            with phases("finish"):
-                verification.after_timing()
-        except TrialFailed as failure:
-            self._device.monitor.require_sound(self._device.monitor.readings(fresh=True))
-            if not failure.details.get("sticky"):
-                self._heal(judge, failure)
-            raise
-        changing = "" if protocol.allow_nondeterministic else verification.note
-        return check, timing, "; ".join(filter(None, (changing, shared)))
-
-    def _heal(self, judge: Judge, failure: TrialFailed) -> None:
-        """Undo what a failed configuration did to memory; where that cannot be, the process must end."""
-        with self._device.doing(Stage.VERIFY):
-            lost = judge.watch.heal()
-        if lost:
-            reason = f"{failure.reason}; it wrote into {' and '.join(lost)}"
-            details = {**failure.details, "sticky": True}
-            raise TrialFailed(failure.status, failure.stage, reason, details=details) from failure
-
-    def _time(
-        self,
-        sets: ArgumentSets,
-        run: Launcher,
-        protocol: MeasureProtocol,
-        phases: Phases,
-        expected_ms: float | None,
-    ) -> tuple[Timing, str]:
-        """Time it, once more if somebody else came to the device meanwhile. Raises SetupError for its faults."""
-        timer, monitor = self._ready_timer(), self._device.monitor
-        timing, readings = timer.measure(run, sets, protocol, phases, expected_ms)
-        if monitor.strangers(readings):
-            timing, _ = timer.measure(run, sets, protocol, phases, expected_ms)
-            readings = monitor.readings(fresh=True)
-        monitor.require_sound(readings)
-        strangers = ", ".join(map(str, monitor.strangers(readings)))
-        return timing, f"timed while others used the GPU: process {strangers}" if strangers else ""
+    def _beside(self, prepared: Prepared, protocol: MeasureProtocol, phases: Phases) -> dict[str, Any]:
+        """What is told of the problem beside each of its outcomes."""
+        if not protocol.transfers:
+            return {}
+        if prepared.transfers is None:
+            with phases("transfers"):
+                prepared.transfers = transfers(self._device, prepared.sets.first)
+        return {"transfers": prepared.transfers}
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ for bit with those of an earlier launch. Where the device has no room for the re
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -14,13 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from sweeper.backend.cuda.arguments import Arguments
-from sweeper.backend.cuda.arrays import DeviceArray, poison_word
+from sweeper.backend.cuda.arrays import DeviceArray, copy, poison_word
 from sweeper.backend.cuda.device import CudaDevice
 from sweeper.backend.cuda.device_code import PART_BYTES, RECORD, Split, type_code
 from sweeper.backend.cuda.reference import DeviceReference
 from sweeper.model import Check, Mismatch
 from sweeper.problem.arguments import ResolvedArray
 from sweeper.problem.reference import ReferenceValues
+from sweeper.problem.storage import GapDamage, gap_damage, gap_index, valid_part
 
 __all__ = ["Comparison", "DeviceComparison", "HostComparison", "Verdict", "check_of", "comparison_bytes"]
 
@@ -28,14 +29,19 @@ Array = npt.NDArray[Any]
 Records = npt.NDArray[np.void]
 
 _NOWHERE = 2**64 - 1
+_GAPS_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`check` against the reference; `differing` elements are not, bit for bit, what was kept."""
+    """`check` against the reference; `differing` elements are not, bit for bit, what was kept.
+
+    `gaps` says what was written between the rows of outputs.
+    """
 
     check: Check
     differing: int
+    gaps: tuple[GapDamage, ...] = ()
 
 
 class Comparison(Protocol):
@@ -96,12 +102,18 @@ def _index(array: ResolvedArray, place: Any) -> tuple[int, ...]:
 
 def comparison_bytes(outputs: Sequence[ResolvedArray]) -> int:
     """What a `DeviceComparison` of these outputs takes on the device, beside the reference."""
-    return sum(a.nbytes + Split.of(a.size).parts * PART_BYTES + RECORD.itemsize for a in outputs)
+    return sum(
+        a.nbytes * (2 if a.has_gaps else 1) + Split.of(a.size).parts * PART_BYTES + RECORD.itemsize
+        for a in outputs
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class _Output:
-    """One output and what its comparison needs: buffers for parts of the tally and for earlier results."""
+    """One output and what its comparison needs: buffers for parts of the tally and for earlier results.
+
+    One whose rows do not follow each other is `gathered` first, and `gaps` is a record of what lies between.
+    """
 
     array: DeviceArray
     reference: DeviceReference
@@ -109,6 +121,13 @@ class _Output:
     parts: Any
     kept: Any
     pattern: int
+    gathered: Any = None
+    gaps: Any = None
+
+    @property
+    def results(self) -> int:
+        """Where its elements follow each other."""
+        return self.array.pointer if self.gathered is None else int(self.gathered)
 
 
 class DeviceComparison:
@@ -118,6 +137,7 @@ class DeviceComparison:
         self, device: CudaDevice, arguments: Arguments, references: Mapping[str, DeviceReference]
     ) -> None:
         self._device = device
+        self._problem = arguments.problem
         self._outputs: list[_Output] = []
         for array in arguments.problem.outputs:
             split = Split.of(array.size)
@@ -128,6 +148,8 @@ class DeviceComparison:
                 parts=device.allocate(split.parts * PART_BYTES),
                 kept=device.allocate(array.nbytes),
                 pattern=poison_word(arguments.problem, array, array.dtype.bytes),
+                gathered=device.allocate(array.nbytes) if array.has_gaps else None,
+                gaps=device.allocate(_GAPS_BYTES) if array.has_gaps else None,
             )
             self._outputs.append(output)
         self._records: Records = np.zeros(len(self._outputs), RECORD)
@@ -137,7 +159,10 @@ class DeviceComparison:
     def queue(self, *, negated: bool = False) -> None:
         code = self._device.code
         for n, output in enumerate(self._outputs):
-            got, wanted, split = output.array.pointer, output.reference.wanted, output.split
+            if output.gathered is not None:
+                output.array.gather(int(output.gathered))
+                output.array.find_gap_writes(self._problem, int(output.gaps))
+            got, wanted, split = output.results, output.reference.wanted, output.split
             previous = int(output.kept) if self._is_kept and not negated else got
             type_, parts = type_code(output.array.array.dtype), int(output.parts)
             record = int(self._on_device) + n * RECORD.itemsize
@@ -156,11 +181,23 @@ class DeviceComparison:
     def read(self) -> Verdict:
         self._device.drv.memcpy_dtoh(self._records.view(np.uint8), int(self._on_device))
         compared = [(o.array.array, record) for o, record in zip(self._outputs, self._records, strict=True)]
-        return Verdict(check_of(compared), sum(int(record["differing"]) for record in self._records))
+        differing = sum(int(record["differing"]) for record in self._records)
+        return Verdict(check_of(compared), differing, tuple(self._gap_writes()))
+
+    def _gap_writes(self) -> Iterator[GapDamage]:
+        for output in self._outputs:
+            if output.gaps is None:
+                continue
+            found = np.zeros(2, np.uint64)
+            self._device.drv.memcpy_dtoh(found.view(np.uint8), int(output.gaps))
+            changed, first = (int(word) for word in found)
+            if changed:
+                array = output.array.array
+                yield GapDamage(array, changed, gap_index(array, _NOWHERE - first))
 
     def keep(self) -> None:
         for output in self._outputs:
-            output.array.copy_to(int(output.kept))
+            copy(self._device, int(output.kept), output.results, output.array.array.nbytes)
         self._is_kept = True
 
     def forget(self) -> None:
@@ -181,13 +218,18 @@ class HostComparison:
         self._negated = negated
 
     def read(self) -> Verdict:
-        self._fetched = self._arguments.outputs()
+        problem, arrays = self._arguments.problem, self._arguments.arrays
+        stored = {array: arrays[array.name].download_stored() for array in problem.outputs}
+        damage = (gap_damage(array, data) for array, data in stored.items())
+        gaps = tuple(found for found in damage if found is not None)
+        self._fetched = {array.name: valid_part(array, data) for array, data in stored.items()}
         if self._negated:
             negatives = {name: np.negative(data) for name, data in self._fetched.items()}
-            return Verdict(self._arguments.problem.check(negatives, self._references), 0)
-        check = self._arguments.problem.check(self._fetched, self._references)
+            return Verdict(problem.check(negatives, self._references), 0, gaps)
+        check = problem.check(self._fetched, self._references)
         kept = self._kept.items()
-        return Verdict(check, sum(_differing_bits(self._fetched[name], data) for name, data in kept))
+        differing = sum(_differing_bits(self._fetched[name], data) for name, data in kept)
+        return Verdict(check, differing, gaps)
 
     def keep(self) -> None:
         self._kept = self._fetched

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import glob
 import importlib
-import os
-import sys
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
-from sweeper.errors import SetupError
+from sweeper.backend.cuda.cublas_loading import CublasError, load, missing
 
-__all__ = ["CublasApi", "CublasError", "load_cublas"]
+__all__ = ["CublasApi", "load_cublas"]
 
 
 class CublasApi(Protocol):
@@ -24,13 +20,8 @@ class CublasApi(Protocol):
     def set_stream(self, stream: int) -> None: ...
     def set_math_mode(self, mode: int) -> None: ...
     def gemm_ex(self, *args: int) -> None: ...
+    def gemm_strided_batched_ex(self, *args: int) -> None: ...
     def close(self) -> None: ...
-
-
-class CublasError(Exception):
-    def __init__(self, status: int, call: str) -> None:
-        super().__init__(f"{call} gave status {status}")
-        self.status = status
 
 
 class _Bindings:
@@ -63,6 +54,10 @@ class _Bindings:
         with self._translated("cublasGemmEx"):
             self._module.gemm_ex(self._handle, *args)
 
+    def gemm_strided_batched_ex(self, *args: int) -> None:
+        with self._translated("cublasGemmStridedBatchedEx"):
+            self._module.gemm_strided_batched_ex(self._handle, *args)
+
     def close(self) -> None:
         with self._translated("cublasDestroy"):
             self._module.destroy(self._handle)
@@ -72,6 +67,7 @@ class _SharedLibrary:
     """cuBLAS through ctypes."""
 
     _GEMM_TYPES = "iiiiippiipiippiiii"
+    _BATCHED_TYPES = "iiiiippiiqpiiqppiiqiii"
 
     def __init__(self, library: Any) -> None:
         self._library = library
@@ -96,43 +92,25 @@ class _SharedLibrary:
         self._call("cublasSetMathMode", self._handle, ctypes.c_int(mode))
 
     def gemm_ex(self, *args: int) -> None:
-        kinds = {"i": ctypes.c_int, "p": ctypes.c_void_p}
-        packed = [kinds[kind](value) for kind, value in zip(self._GEMM_TYPES, args, strict=True)]
-        self._call("cublasGemmEx", self._handle, *packed)
+        self._call("cublasGemmEx", self._handle, *_packed(self._GEMM_TYPES, args))
+
+    def gemm_strided_batched_ex(self, *args: int) -> None:
+        self._call("cublasGemmStridedBatchedEx", self._handle, *_packed(self._BATCHED_TYPES, args))
 
     def close(self) -> None:
         self._call("cublasDestroy_v2", self._handle)
 
 
-def _candidates() -> Iterator[str]:
-    """Where a cuBLAS may be: packages of NVIDIA, the loader's own paths, a toolkit."""
-    folders = [f"{path}/nvidia/*/lib" for path in sys.path if path]
-    folders += os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)
-    folders += [f"{os.environ.get('CUDA_HOME', '/usr/local/cuda')}/lib64"]
-    for folder in filter(None, folders):
-        yield from sorted(glob.glob(f"{folder}/libcublas.so.[0-9]*"), reverse=True)
-    yield from ("libcublas.so.13", "libcublas.so.12", "libcublas.so.11")
-
-
-def _load_shared_library() -> _SharedLibrary | None:
-    for path in _candidates():
-        # Its companion is not always on the loader's paths; a copy loaded before is the one it takes.
-        companion = str(Path(path).parent / Path(path).name.replace("libcublas", "libcublasLt"))
-        with contextlib.suppress(OSError):
-            ctypes.CDLL(companion, mode=ctypes.RTLD_GLOBAL)
-        with contextlib.suppress(OSError):
-            return _SharedLibrary(ctypes.CDLL(path))
-    return None
+def _packed(types: str, args: Sequence[int]) -> list[Any]:
+    kinds: dict[str, Any] = {"i": ctypes.c_int, "p": ctypes.c_void_p, "q": ctypes.c_longlong}
+    return [kinds[kind](value) for kind, value in zip(types, args, strict=True)]
 
 
 def load_cublas() -> CublasApi:
     """A handle in the current context. Raises SetupError where there is no cuBLAS, CublasError if it fails."""
     with contextlib.suppress(ImportError, RuntimeError, OSError):
         return _Bindings(importlib.import_module("nvmath.bindings.cublas"))
-    library = _load_shared_library()
+    library = load("libcublas")
     if library is None:
-        raise SetupError(
-            "cuBLAS was not found",
-            hint="install nvidia-cublas (or nvmath-python), or put libcublas.so on LD_LIBRARY_PATH",
-        )
-    return library
+        raise missing("cuBLAS", "libcublas")
+    return _SharedLibrary(library)

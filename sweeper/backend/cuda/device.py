@@ -147,9 +147,11 @@ class CudaDevice:
     def synchronize(self) -> None:
         self.stream.synchronize()
 
-    def pause(self, milliseconds: float) -> None:
-        """Queue work of about this length that touches no memory."""
-        self.code.spin(int(milliseconds * self._clock_khz))
+    def pause(self, milliseconds: float) -> int:
+        """Queue work of about this length that touches no memory; for how many cycles of its clock it goes on."""
+        cycles = int(milliseconds * self._clock_khz)
+        self.code.spin(cycles)
+        return cycles
 
     def memory(self) -> tuple[int, int]:
         """Free and total bytes."""

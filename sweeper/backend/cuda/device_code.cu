@@ -246,6 +246,27 @@ __global__ void sweeper_negate(void* data, u64 count, int type) {
   }
 }
 
+// Copies an array whose rows of `width` elements begin `pitch` apart to one whose rows follow each other.
+__global__ void sweeper_gather(const void* data, u64 count, u64 width, u64 pitch, int bytes, void* to) {
+  const u64 step = static_cast<u64>(gridDim.x) * blockDim.x;
+#pragma unroll 1
+  for (u64 i = blockIdx.x * static_cast<u64>(blockDim.x) + threadIdx.x; i < count; i += step) {
+    store_bits(to, i, bytes, load_bits(data, i / width * pitch + i % width, bytes));
+  }
+}
+
+// Of the `count` elements between those rows, adds to found[0] how many are not `pattern`, and raises found[1] to the
+// complement of the first one's number.
+__global__ void sweeper_gaps(const void* data, u64 count, u64 width, u64 pitch, int bytes, u64 pattern, u64* found) {
+  const u64 step = static_cast<u64>(gridDim.x) * blockDim.x, gap = pitch - width;
+#pragma unroll 1
+  for (u64 i = blockIdx.x * static_cast<u64>(blockDim.x) + threadIdx.x; i < count; i += step) {
+    if (load_bits(data, i / gap * pitch + width + i % gap, bytes) == pattern) continue;
+    atomicAdd(found, 1ull);
+    atomicMax(found + 1, ~i);
+  }
+}
+
 // Adds Σ mixed(word i + (i + 1)·γ) to *digest: one changed bit anywhere changes it.
 __global__ void __launch_bounds__(kThreads) sweeper_digest(const unsigned char* data, u64 bytes, u64* digest) {
   __shared__ u64 sums[kThreads];

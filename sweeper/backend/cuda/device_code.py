@@ -59,6 +59,8 @@ _ARGUMENTS = {
     "empty": "",
     "fill": "PQQ",
     "negate": "PQi",
+    "gather": "PQQQiP",
+    "gaps": "PQQQiQP",
     "digest": "PQP",
     "compare": "PPPPQQiiiQP",
     "conclude": "PPPQQiiiiPP",
@@ -134,6 +136,18 @@ class DeviceCode:
 
     def negate(self, data: int, count: int, type_: int) -> None:
         self._launch("negate", _blocks(count), _THREADS, data, count, type_)
+
+    def gather(self, data: int, to: int, *, count: int, width: int, pitch: int, item_bytes: int) -> None:
+        """Copy `count` elements, whose rows of `width` begin `pitch` apart, to rows that follow each other."""
+        self._launch("gather", _blocks(count), _THREADS, data, count, width, pitch, item_bytes, to)
+
+    def gaps(
+        self, data: int, found: int, *, count: int, width: int, pitch: int, item_bytes: int, pattern: int
+    ) -> None:
+        """Add to the 64-bit word at `found` how many of the `count` elements between rows are not `pattern`,
+        and raise the next one to the complement of the first one's number among them."""
+        where = (data, count, width, pitch, item_bytes)
+        self._launch("gaps", _blocks(count), _THREADS, *where, pattern, found)
 
     def digest(self, data: int, nbytes: int, digest: int) -> None:
         """Add the digest of `nbytes` at `data` to the 64-bit word at `digest`."""

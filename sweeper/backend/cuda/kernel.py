@@ -7,6 +7,7 @@ from typing import Any
 
 from sweeper.backend.cuda.arguments import Arguments
 from sweeper.backend.cuda.device import CudaDevice
+from sweeper.backend.cuda.launching import ExtendedLauncher
 from sweeper.backend.cuda.verification import Launcher
 from sweeper.build.elf import CubinError, KernelImage, choose_kernel, read_kernels
 from sweeper.device import Target
@@ -32,6 +33,8 @@ class LoadedKernel:
     launch: Launch
 
     def launcher(self, arguments: Arguments) -> Launcher:
+        if arguments.problem.tensor_maps or self.launch.cluster is not None:
+            return ExtendedLauncher(self.device, self.image, self.build.entry, self.launch)
         return _launcher(self.device, self.function, self.launch, arguments)
 
 

@@ -47,6 +47,10 @@ class Monitor:
             self._taken_s = time.monotonic()
         return self._last
 
+    def glance(self) -> NvmlReadings:
+        """Clocks, power, temperature and slow-downs at this moment, at next to no cost."""
+        return self._nvml.glance(self._pci_bus_id)
+
     def know_users(self) -> None:
         """Take whoever is on the device at the first call for known: this process, and those allowed."""
         if self._known is None:

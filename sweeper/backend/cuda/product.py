@@ -3,13 +3,13 @@
 The host takes seconds for what a GPU does in milliseconds. Our own kernel reads the operands where the
 kernels under test will, and gives for each element its value and the bound on its error. NumPy computes
 some rows of both from the host's inputs, the first and the last among them; where they disagree by more
-than float64 explains, the GPU cannot be trusted with anything.
+than float64 explains, the GPU cannot be trusted with anything. A batch of products is one after the other.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,7 +50,8 @@ class Product:
     """out[r, c] = Σ a[r, k]·b[c, k] over arrays with these strides (in elements) along r or c, and along k.
 
     `a` and `b` are operands in any order, `sizes` those of r, c and k, `peak` the product of the largest
-    magnitudes in them. No sum of the terms leaves `out`'s range, nor float64's where it is exact.
+    magnitudes in them. No sum of the terms leaves `out`'s range, nor float64's where it is exact. There are
+    `batch` of them, whose operands lie `apart` elements behind each other.
     """
 
     problem: Problem
@@ -60,6 +61,8 @@ class Product:
     sizes: tuple[int, int, int]
     strides: tuple[int, int, int, int]
     peak: float
+    batch: int = 1
+    apart: tuple[int, int] = (0, 0)
 
     @property
     def contraction(self) -> Contraction:
@@ -70,7 +73,8 @@ class Product:
     @property
     def scratch_bytes(self) -> int:
         """What computing it takes on the device beside the reference: both operands in float64."""
-        return (self.a.size + self.b.size + (self.out.size if self.out.dtype.is_integer else 0)) * _WORD_BYTES
+        operands = self.a.stored_size + self.b.stored_size
+        return (operands + (self.out.size if self.out.dtype.is_integer else 0)) * _WORD_BYTES
 
     def reference(
         self, device: CudaDevice, arguments: Arguments, inputs: Mapping[str, Array]
@@ -83,13 +87,16 @@ class Product:
         code, wanted, count = device.code, reference.wanted, self.out.size
         operands = []
         for array in (self.a, self.b):
-            operands.append(device.allocate(array.size * _WORD_BYTES))
+            operands.append(device.allocate(array.stored_size * _WORD_BYTES))
             pointer = arguments.arrays[array.name].pointer
-            code.widen(pointer, array.size, type_code(array.dtype), int(operands[-1]))
+            code.widen(pointer, array.stored_size, type_code(array.dtype), int(operands[-1]))
         scratch = device.allocate(count * _WORD_BYTES) if wanted.exact else None
         magnitudes = int(scratch) if scratch is not None else wanted.bounds
-        a, b = map(int, operands)
-        code.product(a, b, self.sizes, self.strides, wanted.values, magnitudes)
+        each = [*self.apart, *2 * [self.sizes[0] * self.sizes[1]]]
+        for number in range(self.batch):
+            held = (*map(int, operands), wanted.values, magnitudes)
+            a, b, values, sums = (at + number * n * _WORD_BYTES for at, n in zip(held, each, strict=True))
+            code.product(a, b, self.sizes, self.strides, values, sums)
         if wanted.exact:
             code.whole(wanted.values, count)
         else:
@@ -99,16 +106,19 @@ class Product:
         return reference
 
     def _prove(self, device: CudaDevice, reference: DeviceReference, inputs: Mapping[str, Array]) -> None:
-        rows = _sampled(self.sizes[0], self.problem.seed)
         contraction, wanted = self.contraction, reference.wanted
-        chosen = take(contraction, list(inputs.values()), {contraction.output[0]: rows})
+        rows = _sampled(self.sizes[0], self.problem.seed)
+        some = np.unique([0, self.batch // 2, self.batch - 1])
+        select = {contraction.output[0]: some, contraction.output[-2]: rows}  # one letter without a batch
+        rows = (some[:, None] * self.sizes[0] + rows).reshape(-1)
+        chosen = take(contraction, list(inputs.values()), select)
         wide = [data.astype(np.float64) for data in chosen]
-        values = evaluate(contraction, wide)
+        values = evaluate(contraction, wide).reshape(len(rows), -1)
         if wanted.exact:
             got = self._fetch(device, wanted.values, rows, np.int64)
             _require(np.asarray(got == values), self.out, rows)
             return
-        magnitudes = evaluate(contraction, [np.abs(data, out=data) for data in wide])
+        magnitudes = evaluate(contraction, [np.abs(data, out=data) for data in wide]).reshape(values.shape)
         terms = contraction.terms
         spread = 2 * self.problem.spec.tolerance * math.sqrt(terms) * REFERENCE_ROUNDOFF * magnitudes
         off = np.abs(self._fetch(device, wanted.values, rows, np.float64) - values)
@@ -137,27 +147,41 @@ class Product:
 def product_of(problem: Problem, inputs: Mapping[str, Array]) -> Product | None:
     """The product that `problem` is, if it is one, large, and certain not to leave its output's range."""
     contraction = problem.contraction
-    layout = _layout(contraction) if contraction is not None else None
-    if contraction is None or layout is None:
+    operands = [array for array in problem.arrays if array.name in inputs]
+    if contraction is None:
+        return None
+    layout = _layout(_one_of_batch(contraction), contraction.sizes, [array.pitch for array in operands])
+    if layout is None:
         return None
     (first, second), sizes, strides = layout
-    if math.prod(sizes) < _LEAST_MULTIPLICATIONS:
+    batched = len(contraction.output) == 3  # else the first letter is the rows'
+    batch = contraction.sizes[contraction.output[0]] if batched else 1
+    if batch * math.prod(sizes) < _LEAST_MULTIPLICATIONS:
         return None
-    operands = [array for array in problem.arrays if array.name in inputs]
     (out,) = problem.outputs
     reach = largest(out.dtype) if not out.dtype.is_integer else min(largest(out.dtype), _EXACT - 1)
     peak = math.prod(_largest(inputs[array.name]) for array in operands)
     # Negated, so that NaN is beyond any range.
     if not contraction.terms * peak <= reach:
         return None
-    return Product(problem, operands[first], operands[second], out, sizes, strides, peak)
+    a, b = operands[first], operands[second]
+    apart = (a.shape[1] * a.pitch, b.shape[1] * b.pitch) if batched else (0, 0)
+    return Product(problem, a, b, out, sizes, strides, peak, batch, apart)
+
+
+def _one_of_batch(contraction: Contraction) -> list[str]:
+    """Letters of the operands and of the output; without the one that counts a batch, where it leads them all."""
+    letters = [*contraction.operands, contraction.output]
+    batch = contraction.output[:1]
+    leads = all(len(each) == 3 and each[0] == batch and each.count(batch) == 1 for each in letters)
+    return [each[1:] for each in letters] if leads else letters
 
 
 def _layout(
-    contraction: Contraction,
+    letters: Sequence[str], size: Mapping[str, int], pitches: Sequence[int]
 ) -> tuple[tuple[int, int], tuple[int, int, int], tuple[int, int, int, int]] | None:
     """Which operand holds the result's rows and which its columns, the sizes, and the operands' strides."""
-    operands, out, size = contraction.operands, contraction.output, contraction.sizes
+    *operands, out = letters
     if len(operands) != 2 or len(out) != 2 or any(len(set(o)) != 2 or len(o) != 2 for o in operands):
         return None
     summed = set(operands[0]) & set(operands[1])
@@ -166,7 +190,7 @@ def _layout(
         return None
     (rows,), (columns,), (k,) = holders[0], holders[1], summed
     strides = tuple(
-        1 if operands[n][1] == letter else size[operands[n][1]]
+        1 if operands[n][1] == letter else pitches[n]
         for n, letter in ((rows, out[0]), (rows, k), (columns, out[1]), (columns, k))
     )
     return (rows, columns), (size[out[0]], size[out[1]], size[k]), strides  # type: ignore[return-value]
@@ -191,8 +215,9 @@ def _require(right: npt.NDArray[np.bool_], out: ResolvedArray, rows: Rows, what:
     if right.all():
         return
     row, column = (int(i) for i in np.argwhere(~right)[0])
+    place = ", ".join(str(int(i)) for i in (*np.unravel_index(rows[row], out.shape[:-1]), column))
     raise SetupError(
-        f"this GPU computes float64 products wrongly: {what}{out.name}[{rows[row]}, {column}] and "
+        f"this GPU computes float64 products wrongly: {what}{out.name}[{place}] and "
         f"{int(np.count_nonzero(~right)) - 1} more of {right.size} elements that were computed again",
         hint="look at dmesg and nvidia-smi -q; nothing measured on it can be trusted",
     )

@@ -11,7 +11,7 @@ A launch, its comparison and the digests of what it must leave alone are queued 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from sweeper.backend.cuda.arguments import Arguments
 from sweeper.backend.cuda.arrays import DeviceArray
@@ -63,13 +63,21 @@ class Verification:
         return f"non-deterministic: {self._differing} elements differ between launches on the same inputs"
 
     def before_timing(self, launches: int) -> Check:
-        """Check `launches` launches, at least one; the first one's check."""
+        """Check `launches` launches, at least one; the first one's check.
+
+        Scratch is cleared before the first of them alone, and there are two at least where there is any: a
+        kernel that does not leave it as it needs it again is found out.
+        """
         self._comparison.forget()
+        with self._device.doing(Stage.VERIFY):
+            self._arguments.clear_scratch()
+        launches = max(launches, 2 if self._arguments.scratch else 1)
         check = self._run(watched=True).check
         with self._device.doing(Stage.VERIFY):
             self._comparison.keep()
         for _ in range(1, launches):
-            self._run()
+            with _blaming(self._arguments.scratch):
+                self._run()
         return check
 
     def after_timing(self) -> None:
@@ -99,11 +107,25 @@ class Verification:
             verdict = self._comparison.read()
             if not verdict.check.passed:
                 raise wrong_result(verdict.check, turned.array.name if turned else "")
-            damage = self._watch.damage() if watched else []
+            damage = list(map(str, verdict.gaps))
+            damage += [*self._watch.damage(), *self._arguments.scratch_damage()] if watched else []
         if damage:
             raise TrialFailed(Status.WRONG_RESULT, Stage.VERIFY, "; ".join(damage))
         self._differing = max(self._differing, verdict.differing)
         return verdict
+
+
+@contextlib.contextmanager
+def _blaming(scratch: Collection[str]) -> Iterator[None]:
+    """A launch that fails after one that was right may have found its `scratch` in another state."""
+    try:
+        yield
+    except TrialFailed as failure:
+        if not scratch or failure.status is not Status.WRONG_RESULT:
+            raise
+        names = ", ".join(scratch)
+        reason = f"{failure.reason} (in a later launch: the first was right, so see what it left in {names})"
+        raise TrialFailed(failure.status, failure.stage, reason, details=failure.details) from None
 
 
 @contextlib.contextmanager

@@ -98,6 +98,8 @@ struct Area {
   Cell* split;
   int32_t region;
   bool writable, shared;
+  size_t row_bytes, pitch_bytes;  // as in BufferRequest, and so is `empty`
+  bool empty;
 };
 
 constexpr Record kSplit = ~Record{0};

@@ -33,7 +33,7 @@ void* reserve(size_t bytes) {
 }
 
 static Area make_area(char* begin, size_t bytes, int32_t region, bool writable, bool shared) {
-  Area area{begin, bytes, nullptr, nullptr, region, writable, shared};
+  Area area{begin, bytes, nullptr, nullptr, region, writable, shared, 0, 0, shared};
   if (writable) {
     const size_t words = (bytes + 3) / 4;
     area.words = static_cast<Cell*>(reserve(words * sizeof(Cell)));
@@ -76,7 +76,11 @@ void check_maps_module(const Module* module) {
   global_areas = static_cast<Area*>(calloc(request.buffer_count + request.device_count + 1, sizeof(Area)));
   for (size_t i = 0; i < request.buffer_count; ++i) {
     const BufferRequest& b = request.buffers[i];
-    global_areas[global_count++] = make_area(b.data, b.bytes, static_cast<int32_t>(i), b.writable, false);
+    Area& area = global_areas[global_count++];
+    area = make_area(b.data, b.bytes, static_cast<int32_t>(i), b.writable, false);
+    area.row_bytes = b.row_bytes;
+    area.pitch_bytes = b.pitch_bytes;
+    area.empty = b.empty;
   }
   for (size_t i = 0; i < request.device_count; ++i) {
     const VariableRequest& v = request.devices[i];
@@ -143,6 +147,7 @@ bool is_mapped_shared(const char* address) {
 bool covers(const Area& area, const char* address, size_t bytes) {
   const size_t offset = static_cast<size_t>(address - area.begin);
   if (bytes > area.bytes - offset) return false;
+  if (area.pitch_bytes) return offset % area.pitch_bytes + bytes <= area.row_bytes;
   if (area.region != kStaticShared) return true;
   return owner[offset] && owner[offset] == owner[offset + bytes - 1];
 }

@@ -7,7 +7,7 @@ struct Visit {
   const Thread* thread;
   Record record;
   Doing doing;
-  bool shared, strong;
+  bool shared, strong, empty;
   uint64_t code;
   // What was found at one byte of it; one of each kind is enough for the whole access.
   Record race, pending;
@@ -66,7 +66,7 @@ static inline void remember_read(const Visit& a, Cell& cell) {
 static inline void visit(Visit& a, Cell& cell, size_t at) {
   const Record write = in_force(a, cell.write);
   if (!write) {
-    if (a.shared && reads(a.doing) && !a.unwritten) a.unwritten = true, a.unwritten_at = at;
+    if (a.empty && reads(a.doing) && !a.unwritten) a.unwritten = true, a.unwritten_at = at;
   } else if (conflicts(a, write)) {
     found_race(a, write, written_how(write), at);
   } else if (write & kPendingFlag && !a.pending) {
@@ -121,7 +121,8 @@ static void tell(const Area& area, const Visit& a, size_t bytes) {
   }
   if (a.unwritten) {
     note(Wrong::kUninitialised, spot(a.unwritten_at), bytes, mine, {},
-         "a read of shared memory that no thread of the block has written");
+         area.shared ? "a read of shared memory that no thread of the block has written"
+                     : "a read of scratch that no thread has written");
   }
   if (a.race) {
     note(area.shared ? Wrong::kRaceShared : Wrong::kRaceGlobal, spot(a.race_at), bytes, mine,
@@ -135,6 +136,7 @@ void follow(Area& area, const char* address, size_t bytes, Doing doing, uint64_t
   a.thread = simt_thread;
   a.doing = doing;
   a.shared = area.shared;
+  a.empty = area.empty;
   a.strong = is_strong(doing);
   a.code = code;
   a.record = static_cast<Record>(now) << kTimeShift | (code >> kCodeBits ? 0 : code << kCodeShift) | flags |

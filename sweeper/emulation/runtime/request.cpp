@@ -14,11 +14,12 @@ static unsigned hex_digit(char c) { return static_cast<unsigned>(c <= '9' ? c - 
 static bool read_buffer(Request& r, const char* rest) {
   if (r.buffer_count == kMaxArguments) return false;
   BufferRequest& b = r.buffers[r.buffer_count++];
-  int writable;
-  const int read = sscanf(rest, "%d %zu %zu %zu %zu %d", &b.descriptor, &b.map_bytes, &b.offset, &b.bytes,
-                          &b.item_bytes, &writable);
+  int writable, empty;
+  const int read = sscanf(rest, "%d %zu %zu %zu %zu %d %d %zu %zu", &b.descriptor, &b.map_bytes, &b.offset,
+                          &b.bytes, &b.item_bytes, &writable, &empty, &b.row_bytes, &b.pitch_bytes);
   b.writable = writable != 0;
-  return read == 6;
+  b.empty = empty != 0;
+  return read == 9;
 }
 
 static bool read_array(Request& r, const char* rest) {

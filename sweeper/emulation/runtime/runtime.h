@@ -85,7 +85,8 @@ enum Order : unsigned { kForward = 0, kReverse = 1, kShuffled = 2 };
 struct BufferRequest {
   int descriptor;
   size_t map_bytes, offset, bytes, item_bytes;
-  bool writable;
+  size_t row_bytes, pitch_bytes;  // of rows with something between them that is nobody's; else 0
+  bool writable, empty;  // `empty`: holds nothing that may be read before it is written
   char* data;
 };
 

@@ -1,0 +1,66 @@
+"""A confirmation in words: who won, and by how much it is faster or slower than what."""
+
+from __future__ import annotations
+
+import math
+import statistics
+
+from sweeper.cli.terminal import format_ms
+from sweeper.model import Point
+from sweeper.statistics import Verdict
+from sweeper.table.confirmed import Comparison, Standing
+from sweeper.tune import Confirmation
+
+__all__ = ["comparison_text", "left_out", "winner_line"]
+
+
+def winner_line(winner: Standing) -> str:
+    """`best 812 µs with tile=16, confirmed in 12 blocks: 7.3 % faster than the default (6.9 to 7.6 %), …`."""
+    one = winner.confirmed
+    value = statistics.median(one.blocks_ms)
+    which = f"{Point.of(dict(one.params))}{', the default' if one.is_default else ''}"
+    text = f"best {format_ms(value)} with {which}, confirmed in {len(one.blocks_ms)} blocks"
+    told = [comparison_text(each, _named(name)) for name, each in (winner.against or {}).items()]
+    if one.is_default:
+        told.insert(0, "no other is proved faster")
+    return f"{text}: {', '.join(told)}" if told else text
+
+
+def comparison_text(comparison: Comparison, other: str) -> str:
+    """The verdict on one against `other`. x % slower takes x % more time; x % faster, the other one does."""
+    ratio = comparison.ratio
+    if comparison.verdict is Verdict.SAME:
+        most = max(ratio.high, 1 / ratio.low) - 1
+        return f"the same as {other} (within {_percent(most)} %)"
+    if comparison.verdict is Verdict.UNSURE:
+        if math.isnan(ratio.low):
+            return f"not told from {other} ({ratio.blocks} blocks are too few)"
+        return f"not told from {other} ({_signed(ratio.low)} to {_signed(ratio.high)})"
+    faster = comparison.verdict is Verdict.FASTER
+    middle, low, high = (
+        (1 / ratio.ratio, 1 / ratio.high, 1 / ratio.low) if faster else (ratio.ratio, ratio.low, ratio.high)
+    )
+    word = "faster" if faster else "slower"
+    return f"{_percent(middle - 1)} % {word} than {other} ({_percent(low - 1)} to {_percent(high - 1)} %)"
+
+
+def left_out(confirmation: Confirmation) -> list[str]:
+    """What was not confirmed, and why."""
+    lines = [
+        f"not confirmed: {Point.of(dict(one.params))}: {one.reason}"
+        for one in confirmation.confirmed
+        if one.reason
+    ]
+    return [*lines, f"not confirmed in full: {confirmation.why_not}"] if confirmation.why_not else lines
+
+
+def _named(opponent: str) -> str:
+    return "the default" if opponent == "default" else opponent
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}" if share < 1 else f"{100 * share:.0f}"
+
+
+def _signed(ratio: float) -> str:
+    return f"{_percent(1 / ratio - 1)} % faster" if ratio < 1 else f"{_percent(ratio - 1)} % slower"
