@@ -36,8 +36,8 @@ from sweeper.problem import resolve
 from sweeper.provenance import run_record, write_json
 from sweeper.search import make
 from sweeper.statistics import Verdict, paired_log_ratio, verdict
-from sweeper.table.confirmed import winner_of
 from sweeper.table.row import time_ms
+from sweeper.table.standings import winner_of
 from sweeper.tune import Study, Tally, confirm, tune
 
 SOURCE = """extern "C" __global__ void product(const float* A, const float* B, float* C, int M, int N, int K) {

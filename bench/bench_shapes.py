@@ -37,8 +37,8 @@ from sweeper.problem import resolve
 from sweeper.provenance import run_record, write_json
 from sweeper.search import make
 from sweeper.store import Store
-from sweeper.table.confirmed import Standing, standings
 from sweeper.table.row import time_ms
+from sweeper.table.standings import Standing, standings
 from sweeper.tune import Study, Tally, confirm, tune
 
 LIBRARIES = ("cublas", "cublaslt")
@@ -70,17 +70,17 @@ class Entry:
 
 
 TMA = Entry("tma_pipeline", {"bk": [16, 32], "stages": [4, 6], "group": [4, 8, 16]}, (20, 10))
-PIPELINE = {"bk": [16, 32], "stages": [3], "group": [8], "unroll": [2], "paired": [0], "bursts": [1, 2]}
+PIPELINE = {"bk": [16, 32], "stages": [3], "group": [8], "unroll": [2]}
 LARGE_TILES = {
-    "bm": [64, 128, 256], "bn": [64, 128, 256], "wm": [32, 64], "wn": [32, 64, 128], "tm": [8, 16], "tn": [8, 16],
-    "blocks": [1, 2],
+    "bm": [64, 128], "bn": [128, 256], "wm": [32, 64], "wn": [64, 128], "tm": [8], "tn": [8, 16],
+    "bursts": [1, 4], "paired": [0], "blocks": [1, 2],
 }  # fmt: skip
 SMALL_TILES = {
     "bm": [32, 64, 128], "bn": [32, 64, 128], "wm": [16, 32, 64], "wn": [32, 64], "tm": [4, 8], "tn": [4, 8],
-    "blocks": [1, 2], "splits": [1, 2, 3, 4, 6, 8, 16, 32, 64, 128],
+    "bursts": [1], "paired": [0, 1], "blocks": [1, 2], "splits": [1, 2, 3, 4, 6, 8, 16, 32, 64, 128],
 }  # fmt: skip
-ASYNC = Entry("async_pipeline", {**PIPELINE, **LARGE_TILES}, (20, 12))
-SPLIT = Entry("split_k", {**PIPELINE, **SMALL_TILES}, (48, 20))
+ASYNC = Entry("async_pipeline", {**PIPELINE, **LARGE_TILES}, (20, 10))
+SPLIT = Entry("split_k", {**PIPELINE, **SMALL_TILES}, (64, 20))
 GEMV = Entry(
     "gemv",
     {

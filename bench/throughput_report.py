@@ -41,7 +41,8 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
                 name: statistics.median(row[name] for row in own)
                 for name in ("configurations_per_s", "device_busy_share", "waiting_for_builds_s", "best_ms")
             }
-            said = f"{statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})" if ratios else ""
+            spread = f" ({ratios[0]:.2f} to {ratios[-1]:.2f})" if len(ratios) > 1 else ""
+            said = f"{statistics.median(ratios):.2f}{spread}" if ratios else ""
             loop = statistics.median(row["search_s"] + row["store_s"] for row in own)
             lines.append(
                 f"| {points} | {_title(part)} | {middle['configurations_per_s']:.2f} | {said}"

@@ -18,8 +18,9 @@ from sweeper.backend.base import MeasureProtocol
 from sweeper.device.clocks import why_no_clock
 from sweeper.errors import ConfigError, did_you_mean
 from sweeper.report import Pitfall, why_no_report
-from sweeper.search import REGISTRY
+from sweeper.search import REGISTRY, why_not_several
 from sweeper.statistics import CRITERIA, LEAST_FOR_ENTROPY
+from sweeper.table.objective import OBJECTIVES
 
 __all__ = [
     "BackendConfig",
@@ -36,6 +37,7 @@ MOST_FINALISTS = 64
 # Two-sided 95 % for five comparisons at once takes 8 signs that agree: 5 · 2 / 2⁸ < 0.05.
 LEAST_BLOCKS = 8
 MOST_BLOCKS = 1000
+LEAST_ENERGY_S, MOST_ENERGY_S = 0.05, 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +87,20 @@ class MeasureConfig(MeasureProtocol):
     least_effect: float = 0.01
 
     def conditions(self) -> dict[str, Any]:
-        """What the result of a single configuration depends on: all but how finalists are compared."""
-        judging = {"confirm", "confirm_blocks", "least_effect"}
-        return {name: value for name, value in dataclasses.asdict(self).items() if name not in judging}
+        """What the result of a single configuration depends on: all but how finalists are compared.
+
+        Of energy there is a word only where it is measured.
+        """
+        left_out = {"confirm", "confirm_blocks", "least_effect"}
+        if self.objective == "time":
+            left_out |= {"objective", "energy_seconds"}
+        values = {**dataclasses.asdict(self), "stop_factor": self.stops_at}
+        return {name: value for name, value in values.items() if name not in left_out}
+
+    @property
+    def stops_at(self) -> float | None:
+        """`stop_factor` where times alone rank: a slower configuration may well use less energy."""
+        return self.stop_factor if self.objective == "time" else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,16 +206,7 @@ def _shape(node: Any, kernel: Any, problems: list[str]) -> ShapeConfig:
 def _value(kind: Any, value: Any, key: str, problems: list[str]) -> Any:
     """`value` as `kind`; a problem is noted where it is something else."""
     if isinstance(kind, types.UnionType):
-        inner = [k for k in typing.get_args(kind) if k is not type(None)]
-        if value is None:
-            return None
-        if set(inner) == {str, int} and isinstance(value, str | int) and not isinstance(value, bool):
-            return value
-        if len(inner) > 1 and not isinstance(value, str | list | tuple):
-            problems.append(f"{key} = {value!r} is neither text nor a list: write {key}=[{value}]")
-            return None
-        # Of text and a list, the one that is written.
-        return _value(inner[-1] if isinstance(value, list | tuple) else inner[0], value, key, problems)
+        return None if value is None else _one_of(kind, value, key, problems)
     origin = typing.get_origin(kind)
     if origin is tuple:
         if isinstance(value, list | tuple):
@@ -220,6 +224,18 @@ def _value(kind: Any, value: Any, key: str, problems: list[str]) -> Any:
     if dataclasses.is_dataclass(kind):
         return _section(typing.cast(type, kind), value, key, problems)
     return _scalar(kind, value, key, problems)
+
+
+def _one_of(kind: types.UnionType, value: Any, key: str, problems: list[str]) -> Any:
+    """`value` as one of the kinds of a union."""
+    inner = [k for k in typing.get_args(kind) if k is not type(None)]
+    if set(inner) == {str, int} and isinstance(value, str | int) and not isinstance(value, bool):
+        return value
+    if len(inner) > 1 and not isinstance(value, str | list | tuple):
+        problems.append(f"{key} = {value!r} is neither text nor a list: write {key}=[{value}]")
+        return None
+    # Of text and a list, the one that is written.
+    return _value(inner[-1] if isinstance(value, list | tuple) else inner[0], value, key, problems)
 
 
 def _section(kind: type, value: Any, key: str, problems: list[str]) -> Any:
@@ -285,6 +301,7 @@ def _contradictions(values: Mapping[str, Any]) -> list[str]:
     if isinstance(measure, MeasureConfig):
         problems.extend(_wrong_measures(measure))
         problems.extend(_wrong_finals(measure))
+        problems.extend(_wrong_objective(measure, search))
     backend = values.get("backend")
     if isinstance(backend, BackendConfig):
         problems.extend(_wrong_devices(backend.devices))
@@ -310,6 +327,11 @@ def _wrong_measures(measure: MeasureConfig) -> list[str]:
             f"measure.stopping = {measure.stopping} takes {LEAST_FOR_ENTROPY} samples to say anything, and"
             f" measure.max_samples = {measure.max_samples}"
         )
+    return problems + _wrong_limits(measure)
+
+
+def _wrong_limits(measure: MeasureConfig) -> list[str]:
+    problems = []
     if not measure.entropy_bits > 0:
         problems.append(f"measure.entropy_bits = {measure.entropy_bits}: more than 0")
     if measure.graph_below_ms < 0:
@@ -324,6 +346,28 @@ def _wrong_measures(measure: MeasureConfig) -> list[str]:
         problems.append(f"measure.lock_clocks = {measure.lock_clocks!r}: {wrong}")
     if measure.stop_factor is not None and measure.stop_factor <= 1:
         problems.append(f"measure.stop_factor = {measure.stop_factor}: more than 1, or null for never")
+    return problems
+
+
+def _wrong_objective(measure: MeasureConfig, search: SearchConfig | None) -> list[str]:
+    problems = []
+    objective = measure.objective
+    if objective not in OBJECTIVES:
+        known = ", ".join(OBJECTIVES)
+        problems.append(
+            f"measure.objective = {objective!r} is none of {known}{did_you_mean(objective, OBJECTIVES)}"
+        )
+    if not LEAST_ENERGY_S <= measure.energy_seconds <= MOST_ENERGY_S:
+        problems.append(
+            f"measure.energy_seconds = {measure.energy_seconds}: {LEAST_ENERGY_S} to {MOST_ENERGY_S}; the"
+            " device's meter moves every few tens of milliseconds"
+        )
+    if isinstance(search, SearchConfig) and objective != "time" and search.objective == "gflops":
+        problems.append(f"search.objective = gflops ranks by time, and measure.objective = {objective}")
+    if isinstance(search, SearchConfig) and objective == "both" and search.name in REGISTRY:
+        why_not = why_not_several(search.name)
+        if why_not:
+            problems.append(f"measure.objective = both: {why_not}")
     return problems
 
 

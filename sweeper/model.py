@@ -24,6 +24,7 @@ __all__ = [
     "Check",
     "Confirmed",
     "Direction",
+    "Energy",
     "KernelSpec",
     "Launch",
     "LaunchSpec",
@@ -353,6 +354,28 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
+class Energy:
+    """What a launch takes of the power supply: launches back to back, L2 as they leave it, idle power included.
+
+    `joules` are a launch's, with the ends of their interval; `watts` the mean over all windows, of which
+    `windows_w` has one each. `source` says where they come from: `counter`, the device's own meter, or `power`,
+    readings summed up. `resolution` bounds the relative error that comes of not knowing better when the meter
+    moved; the interval is no narrower. None in what was read from a table that does not tell.
+    """
+
+    joules: float
+    low: float
+    high: float
+    watts: float
+    source: str
+    windows_w: tuple[float, ...] = ()
+    launches: int = 0
+    step_ms: float | None = None
+    resolution: float | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Timing:
     """Raw samples of one configuration in milliseconds a launch, and how they were taken.
 
@@ -361,7 +384,7 @@ class Timing:
     was met, else `max_samples`, `max_seconds`, `deadline` or `early` (it is surely slower than others).
     `discarded` samples were taken at a clock held down and are not among these. `locked` is the clock that
     was asked to be held, if one was. `beside` are the samples of the other state of the cache, where both
-    were asked for.
+    were asked for. `energy` is what a launch took beside its time, where that was asked for.
     """
 
     samples_ms: tuple[float, ...]
@@ -376,6 +399,7 @@ class Timing:
     discarded: int = 0
     locked: str = ""
     beside: Timing | None = None
+    energy: Energy | None = None
 
     def of_cache(self, cache: str) -> Timing | None:
         """The samples taken with that state of the cache, if any were."""
@@ -424,6 +448,11 @@ class Trial:
     @property
     def point(self) -> Point:
         return Point.of(dict(self.params))
+
+    @property
+    def energy(self) -> Energy | None:
+        """What a launch took of the power supply, where that was measured."""
+        return self.timing.energy if self.timing is not None else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ import numpy as np
 from sweeper.backend.base import Entrant, MeasureProtocol, Outcome, Rounds, Turns
 from sweeper.device import DeviceIdentity, Target, target
 from sweeper.errors import TrialFailed
-from sweeper.model import Build, Check, KernelSpec, Launch, Point, Stage, Status, Timing
+from sweeper.model import Build, Check, Energy, KernelSpec, Launch, Point, Stage, Status, Timing
 from sweeper.problem import Problem
 
 RIGHT = Check(passed=True, checked=4, wrong=0, max_error=0.0, error_ratio=0.0, error_index=None)
@@ -38,7 +38,9 @@ class PretendedBackend:
     ) -> Outcome:
         with open(os.environ["PRETENDED_CALLS"], "a", encoding="utf-8") as calls:
             calls.write(json.dumps(point.params) + "\n")
-        return Outcome(RIGHT, build, launch, Timing((_time_ms(point),) * 6, "events", protocol.cache))
+        energy = None if protocol.objective == "time" else _energy(point)
+        timing = Timing((_time_ms(point),) * 6, "events", protocol.cache, energy=energy)
+        return Outcome(RIGHT, build, launch, timing)
 
     def baseline(self, library: str, protocol: MeasureProtocol) -> Outcome:
         raise TrialFailed(Status.INFEASIBLE, Stage.SPACE, f"{library} was not found: install it")
@@ -65,6 +67,14 @@ class PretendedBackend:
 
 def _time_ms(point: Point) -> float:
     return 1 / max(1, sum(v for v in point.params.values() if isinstance(v, int)))
+
+
+def _energy(point: Point) -> Energy:
+    """At 200 W and the square of the sum of the parameters: 16 takes least of 8, 16, 24 and 32."""
+    time_ms = _time_ms(point)
+    watts = 200 + 1 / time_ms**2
+    joules = watts * time_ms / 1e3
+    return Energy(joules, 0.99 * joules, 1.01 * joules, watts, "counter")
 
 
 if __name__ == "__main__":

@@ -76,6 +76,10 @@ def write(tmp_path: Path) -> Write:
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_a_shipped_kernel_is_left_in_peace(path: Path) -> None:
     """A few configurations at the most telling shapes; `python -m sweeper.check kernels=all` runs many more."""
+    if path.stem == "tma_pipeline":
+        with pytest.raises(NoValidConfiguration, match=r"needs tensor maps .* runs on a GPU only"):
+            check_kernel(path)
+        return
     report = check_kernel(path, configurations=4, shapes_each=7)
     assert report.clean or not report.checked, str(report)
     assert report.checked or all(outcome.skipped for outcome in report.outcomes)

@@ -26,16 +26,8 @@ from sweeper.statistics import RatioInterval, Verdict
 from sweeper.store import Store
 from sweeper.store.recovery import recover
 from sweeper.table import write_csv
-from sweeper.table.confirmed import (
-    CONFIRMED,
-    OPPONENT,
-    WINNER_COLUMNS,
-    Comparison,
-    confirmed_frame,
-    latest,
-    standings,
-    winner_of,
-)
+from sweeper.table.confirmed import CONFIRMED, OPPONENT, WINNER_COLUMNS, confirmed_frame
+from sweeper.table.standings import Comparison, latest, standings, winner_of
 from sweeper.tune import Confirmation, Study, confirm
 from sweeper.worker.finals import FinalsTicket, turns_of
 from sweeper.worker.group import DeviceGroup

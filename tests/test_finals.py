@@ -7,7 +7,7 @@ import pytest
 
 from sweeper.model import Confirmed, Role
 from sweeper.statistics import Verdict, decide, paired_log_ratio
-from sweeper.table.confirmed import standings, winner_of
+from sweeper.table.standings import standings, winner_of
 
 
 def blocks(*medians: float, count: int = 12, noise: float = 0.003, seed: int = 5) -> list[list[float]]:

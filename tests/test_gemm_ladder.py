@@ -15,7 +15,6 @@ from sweeper.check import check_kernel  # noqa: E402
 from sweeper.check.compose import Composer  # noqa: E402
 from sweeper.cli.session import feasible_space  # noqa: E402
 from sweeper.device import target  # noqa: E402
-from sweeper.errors import NoValidConfiguration  # noqa: E402
 from sweeper.model import KernelSpec  # noqa: E402
 from sweeper.paths import conf_dir  # noqa: E402
 from sweeper.resources.geometry import launch_of, why_not_launchable  # noqa: E402
@@ -66,13 +65,7 @@ def test_every_configuration_of_a_rung_can_be_launched(name: str, dtype: str) ->
 @pytest.mark.parametrize("name", list(CONFIGURATIONS))
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_rung_has_configurations_at_every_kind_of_shape(name: str, shape: str) -> None:
-    """But those for few rows or columns, which say what they take where there are more."""
-    spec = described(name)
-    if FEW.get(name, shape) != shape:
-        with pytest.raises(NoValidConfiguration, match="<= 16"):
-            feasible_space(spec, dims(shape), H200)
-    else:
-        assert len(feasible_space(spec, dims(shape), H200)) > 50
+    assert len(feasible_space(described(name), dims(shape), H200)) > 50
 
 
 @pytest.mark.parametrize("name", list(CONFIGURATIONS))
@@ -105,8 +98,8 @@ def test_a_pipeline_is_only_asked_for_tiles_that_divide(name: str, dtype: str) -
         assert ring * size <= H200.max_shared_bytes
 
 
-@pytest.mark.parametrize("name", list(CONFIGURATIONS))
+@pytest.mark.parametrize("name", [*CONFIGURATIONS, "batched_pipeline"])
 def test_a_rung_is_clean_in_check_mode(name: str) -> None:
     """Races, reads of what nobody wrote, copies that nobody waited for, and results that depend on the order."""
-    report = check_kernel(conf_dir() / "kernel" / f"{name}.yaml", configurations=4, shapes_each=3)
+    report = check_kernel(conf_dir() / "kernel" / f"{name}.yaml", configurations=3, shapes_each=3)
     assert report.clean, str(report)

@@ -14,8 +14,8 @@ LAYERS = (
     "status", "errors", "dtypes", "paths", "atomic", "redaction", "expressions", "model", "source",
     "device", "kernel", "space",
     "problem", "resources", "statistics", "wire", "record", "sqlite_file", "process", "emulation", "build",
-    "backend", "worker", "search", "store", "table", "provenance", "report", "config", "evaluate", "tune", "cli", "check",
-    "profile", "__main__",
+    "backend", "worker", "search", "store", "table", "provenance", "report", "config", "evaluate", "tune", "cli",
+    "check", "profile", "__main__",
 )  # fmt: skip
 
 

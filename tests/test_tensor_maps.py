@@ -22,6 +22,7 @@ from sweeper.backend.cuda.tensor_maps import MAP_BYTES, EncodeError, encode
 from sweeper.build.cache import BuildCache
 from sweeper.build.nvcc import NvccBuilder
 from sweeper.build.source import translation_unit
+from sweeper.check.command import main as check
 from sweeper.cli.app import main
 from sweeper.device import target
 from sweeper.dtypes import dtype
@@ -174,6 +175,14 @@ class TestWhereItRuns:
         assert "needs tensor maps" in "".join(capsys.readouterr())
         (row,) = (tmp_path / "results" / "trials.csv").read_text().splitlines()[1:]
         assert "infeasible" in row
+
+    def test_check_mode_leaves_it_out_and_checks_the_others(self, capsys: pytest.CaptureFixture[str]) -> None:
+        few = ["check.configurations=1", "shape=8x8x8"]
+        assert check(["kernel=tma_pipeline,naive", *few]) == 0
+        said = capsys.readouterr()
+        assert "left out: kernel tma_pipeline needs tensor maps (TMA)" in said.err
+        assert "naive" in said.out
+        assert check(["kernel=tma_pipeline", *few]) == 1
 
 
 class TestClusters:

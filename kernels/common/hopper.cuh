@@ -105,7 +105,7 @@ __device__ __forceinline__ void fence_async_proxy() {
 
 // "barrier.cluster": all threads of all blocks of the cluster meet.
 __device__ __forceinline__ void cluster_sync() {
-  asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+  asm volatile("barrier.cluster.arrive;\nbarrier.cluster.wait;" ::: "memory");
 }
 
 __device__ __forceinline__ unsigned cluster_rank() {

@@ -1,12 +1,12 @@
 // Rung 10: few rows, or few columns. The product of a vector (or a few) and a matrix is a matter of reading it once.
 //
-// Leaves the ladder's tiles behind. With M ≤ 16 each element of B serves M multiply-adds, so no reuse is to be
-// had and memory decides. A warp reads 32·VEC neighbouring elements of a row of B in one instruction, and UNROLL
-// rows at a time, a round ahead of the ones it multiplies, so that enough is under way to fill the memory's
-// latency. ACROSS warps of a block stand side by side along a row, which makes the runs that a block reads of
-// it long, and DOWN warps take different rows. SPLITS blocks take different parts of K, which makes enough blocks
-// for all multiprocessors. A lies in shared memory, transposed: the values that go with a row of B are neighbours
-// there, and a broadcast.
+// Leaves the ladder's tiles behind. With M ≤ ROWS ≤ 16 each element of B serves M multiply-adds, so no reuse is
+// to be had and memory decides. More rows are right too: B is read once for every ROWS of them. A warp reads 32·VEC
+// neighbouring elements of a row of B in one instruction, and UNROLL rows at a time, a round ahead of the ones it
+// multiplies, so that enough is under way to fill the memory's latency. ACROSS warps of a block stand side by side
+// along a row, which makes the runs that a block reads of it long, and DOWN warps take different rows. SPLITS
+// blocks take different parts of K, which makes enough blocks for all multiprocessors. A lies in shared memory,
+// transposed: the values that go with a row of B are neighbours there, and a broadcast.
 //
 // Sums are added warp by warp and part by part in a fixed order, the parts by the block that comes last: results
 // are the same to the last bit in every launch.
@@ -31,8 +31,11 @@ __global__ void __launch_bounds__(ACROSS* DOWN * 32)
   __shared__ bool last;
 
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int group = blockIdx.x / SPLITS, part = blockIdx.x % SPLITS;
-  const int column0 = group * COLUMNS, own_column = (warp % ACROSS * 32 + lane) * VEC;
+  const int group = blockIdx.x / SPLITS, part = blockIdx.x % SPLITS, groups_n = (N + COLUMNS - 1) / COLUMNS;
+  const int row0 = group / groups_n * ROWS, rows = min(ROWS, M - row0), column0 = group % groups_n * COLUMNS;
+  A += static_cast<size_t>(row0) * lda;
+  C += static_cast<size_t>(row0) * ldc;
+  const int own_column = (warp % ACROSS * 32 + lane) * VEC;
   const int first_row = warp / ACROSS * UNROLL;
   const int share = (K + SPLITS - 1) / SPLITS;
   const int begin = min(part * share, K), end = min(begin + share, K);
@@ -56,7 +59,7 @@ __global__ void __launch_bounds__(ACROSS* DOWN * 32)
     const int padded = (steps + STEP - 1) / STEP * STEP;
     for (int row = 0; row < ROWS; ++row) {
       for (int k = threadIdx.x; k < padded; k += THREADS) {
-        a_part[k][row] = row < M && k < steps ? widen(A[static_cast<size_t>(row) * lda + k0 + k]) : Sum{};
+        a_part[k][row] = row < rows && k < steps ? widen(A[static_cast<size_t>(row) * lda + k0 + k]) : Sum{};
       }
     }
     __syncthreads();
@@ -91,7 +94,7 @@ __global__ void __launch_bounds__(ACROSS* DOWN * 32)
   };
 #pragma unroll
   for (int row = 0; row < ROWS; ++row) {
-    if (row >= M) break;
+    if (row >= rows) break;
     if (DOWN == 1) {
 #pragma unroll
       for (int v = 0; v < VEC; ++v) hand_over(row, own_column + v, sum[row][v]);
@@ -122,7 +125,7 @@ __global__ void __launch_bounds__(ACROSS* DOWN * 32)
   const Sum* const all = partial + static_cast<size_t>(group) * SPLITS * ROWS * COLUMNS;
   for (int i = threadIdx.x; i < ROWS * COLUMNS; i += THREADS) {
     const int row = i / COLUMNS, column = column0 + i % COLUMNS;
-    if (row >= M || column >= N) continue;
+    if (row >= rows || column >= N) continue;
     Sum total{};
 #pragma unroll 8
     for (int p = 0; p < SPLITS; ++p) total += all[static_cast<size_t>(p) * ROWS * COLUMNS + i];
@@ -148,7 +151,10 @@ __global__ void __launch_bounds__(WARPS * 32)
 
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int group = blockIdx.x / SPLITS, part = blockIdx.x % SPLITS;
-  const int row0 = group * HEIGHT + warp * ROWS;
+  const int groups_m = (M + HEIGHT - 1) / HEIGHT, first_row = group % groups_m * HEIGHT;
+  const int row0 = first_row + warp * ROWS, column0 = group / groups_m * COLUMNS, columns = min(COLUMNS, N - column0);
+  B += column0;
+  C += column0;
   // Parts begin where vectors may.
   const int share = ((K + SPLITS - 1) / SPLITS + VEC - 1) / VEC * VEC;
   const int begin = min(part * share, K), end = min(begin + share, K);
@@ -158,7 +164,7 @@ __global__ void __launch_bounds__(WARPS * 32)
   for (int k0 = begin; k0 < end; k0 += DEPTH) {
     for (int i = threadIdx.x; i < DEPTH * COLUMNS; i += THREADS) {
       const int k = i / COLUMNS, column = i % COLUMNS;
-      const bool inside = k0 + k < end && column < N;
+      const bool inside = k0 + k < end && column < columns;
       b_part[column][k] = inside ? B[static_cast<size_t>(k0 + k) * ldb + column] : T{};
     }
     __syncthreads();
@@ -193,7 +199,7 @@ __global__ void __launch_bounds__(WARPS * 32)
       if (lane == 0) {
         if (SPLITS > 1) {
           mine[(warp * ROWS + r) * COLUMNS + column] = total;
-        } else if (row0 + r < M && column < N) {
+        } else if (row0 + r < M && column < columns) {
           C[static_cast<size_t>(row0 + r) * ldc + column] = narrow<T>(total);
         }
       }
@@ -212,8 +218,8 @@ __global__ void __launch_bounds__(WARPS * 32)
   if (!last) return;
   const Sum* const all = partial + static_cast<size_t>(group) * SPLITS * HEIGHT * COLUMNS;
   for (int i = threadIdx.x; i < HEIGHT * COLUMNS; i += THREADS) {
-    const int row = group * HEIGHT + i / COLUMNS, column = i % COLUMNS;
-    if (row >= M || column >= N) continue;
+    const int row = first_row + i / COLUMNS, column = i % COLUMNS;
+    if (row >= M || column >= columns) continue;
     Sum total{};
 #pragma unroll 8
     for (int p = 0; p < SPLITS; ++p) total += all[static_cast<size_t>(p) * HEIGHT * COLUMNS + i];

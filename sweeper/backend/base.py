@@ -34,6 +34,9 @@ class MeasureProtocol:
 
     `stop_above_ms` is the time beyond which nobody cares how slow a configuration is: it is verified, but
     sampled only until it is surely slower (an error of at most 1 %), and its timing's note says so.
+
+    `objective` is what the best has least of: `time`, `energy` or `both`. With the last two a configuration,
+    once timed, is launched back to back for at least `energy_seconds`, and its timing has the energy.
     """
 
     warmup_ms: float = 20.0
@@ -54,6 +57,8 @@ class MeasureProtocol:
     recovery_s: float = 0.5
     lock_clocks: str | int | None = None
     transfers: bool = False
+    objective: str = "time"
+    energy_seconds: float = 0.3
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from pathlib import Path
 from sweeper.atomic import storage_error
 from sweeper.errors import StorageError, SweeperError
 from sweeper.expressions import Value
-from sweeper.model import Role, Stage, Status, Trial
+from sweeper.model import Energy, Role, Stage, Status, Trial
 from sweeper.record import decode
 from sweeper.sqlite_file import connect_read_only
 
@@ -48,6 +48,7 @@ class Recorded:
     device: str
     device_uuid: str
     driver: str
+    energy: Energy | None = None
 
     @property
     def time_ms(self) -> float | None:
@@ -98,6 +99,7 @@ def _of_trial(trial: Trial) -> Recorded:
         device=trial.device,
         device_uuid=trial.device_uuid,
         driver=trial.driver,
+        energy=trial.energy,
     )
 
 
@@ -137,9 +139,19 @@ def _of_line(path: Path, number: int, line: Mapping[str, str]) -> Recorded:
             },
             device_uuid=line["device_uuid"],
             driver=line["driver"],
+            energy=_energy(line),
         )
     except (ValueError, TypeError) as error:
         raise _foreign(path, f"line {number}: {error}") from error
+
+
+def _energy(line: Mapping[str, str]) -> Energy | None:
+    """Columns that tables of the first version lack."""
+    figures = [line.get(f"energy_{name}") or "" for name in ("j", "low_j", "high_j", "w")]
+    if not all(figures):
+        return None
+    joules, low, high, watts = map(float, figures)
+    return Energy(joules, low, high, watts, line.get("energy_source") or "")
 
 
 def _foreign(path: Path, why: str) -> StorageError:

@@ -49,6 +49,11 @@ class ReplayTable:
             self.select(kernel, precision, dict(dims))
 
     @property
+    def has_energies(self) -> bool:
+        """Whether any row tells the energy of a launch."""
+        return any(row.energy is not None for row in self._rows)
+
+    @property
     def levels(self) -> dict[str, tuple[Value, ...]]:
         """The levels of each parameter that the chosen trials have, in ascending order."""
         found: dict[str, dict[Value, None]] = {}
@@ -102,9 +107,9 @@ class ReplayTable:
             raise TrialFailed(Status.UNSTABLE, Stage.MEASURE, f"{self.path.name} has no time for it")
         note = f"{row.time_source or 'recorded'} on {row.device or 'an unnamed device'} ({self.path.name})"
         check = Check(True, 0, 0, 0.0, 0.0, None, note="as recorded, not checked again")
-        return Outcome(
-            check, None, None, Timing(row.samples_ms, row.method or "recorded", row.cache, note=note)
-        )
+        method = row.method or "recorded"
+        timing = Timing(row.samples_ms, method, row.cache, note=note, energy=row.energy)
+        return Outcome(check, None, None, timing)
 
     def _unknown(self, wanted: tuple[str, str, tuple[tuple[str, int], ...]]) -> ConfigError:
         known = sorted({_problem(row) for row in self._rows if row.role is Role.CANDIDATE})

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from sweeper.check.compose import Composer, expand, kernel_dims
 from sweeper.check.junit import write_junit
 from sweeper.check.options import ALL, HELP, Options, own_keys
-from sweeper.check.plan import make_plan
+from sweeper.check.plan import GpuOnly, make_plan
 from sweeper.check.progress import LiveCases
 from sweeper.check.report import Report
 from sweeper.check.run import Settings, run_plan
@@ -62,6 +62,8 @@ def _run(options: Options, arguments: Arguments) -> int:
         for job in _jobs(_with_kernels(overrides, options.kernels, composer)):
             try:
                 reports.append(_check(composer, job, options, out))
+            except GpuOnly as error:
+                _warn(f"left out: {error}")
             except (ConfigError, NoValidConfiguration) as error:
                 # One kernel that cannot be checked is no reason to leave out the others.
                 _warn(f"error: {error}")

@@ -17,10 +17,19 @@ from sweeper.expressions import Expression, Value
 from sweeper.expressions.columns import evaluate_columns
 from sweeper.kernel.sizes import shape_text
 from sweeper.model import KernelSpec, Point
-from sweeper.resources.geometry import implicit_constraints, launch_derived, scope_constants
+from sweeper.resources.geometry import (
+    implicit_constraints,
+    launch_derived,
+    scope_constants,
+    why_not_emulable,
+)
 from sweeper.space import Space, build_space
 
-__all__ = ["Case", "Plan", "make_plan"]
+__all__ = ["Case", "GpuOnly", "Plan", "make_plan"]
+
+
+class GpuOnly(NoValidConfiguration):
+    """The kernel is written for instructions that no CPU stands in for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +100,11 @@ def make_plan(
     """A representative set of configurations, each at its edge shapes, or at those `given`.
 
     At most `configurations`, and `shapes` of each. Raises NoValidConfiguration where the constraints
-    leave nothing, or nothing at any of the shapes.
+    leave nothing, or nothing at any of the shapes, and GpuOnly where it cannot be emulated.
     """
+    absent = why_not_emulable(spec)
+    if absent:
+        raise GpuOnly(f"kernel {spec.name} {absent}")
     space = _space(spec, target)
     covering = cover(
         space.indices,

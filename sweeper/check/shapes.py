@@ -18,13 +18,7 @@ from sweeper.errors import ConfigError
 from sweeper.expressions import Expression, Value
 from sweeper.kernel.sizes import completed, sizes_behind
 from sweeper.model import KernelSpec, Point
-from sweeper.resources.geometry import (
-    evaluate_launch,
-    point_scope,
-    why_not_emulable,
-    why_not_launchable,
-    why_unsupported,
-)
+from sweeper.resources.geometry import evaluate_launch, point_scope, why_not_launchable, why_unsupported
 
 __all__ = ["ShapeChoice", "edge_shapes", "why_infeasible"]
 
@@ -94,7 +88,7 @@ def _spaced(spec: KernelSpec, point: Point, dims: Dims, target: Target) -> Dims:
 
 def why_infeasible(spec: KernelSpec, point: Point, dims: Mapping[str, int], target: Target) -> str:
     """Why `point` cannot run at `dims`; empty where it can."""
-    unsupported = why_not_emulable(spec) or why_unsupported(spec, dims, target)
+    unsupported = why_unsupported(spec, dims, target)
     if unsupported:
         return unsupported
     scope = point_scope(spec, point, dims, target)

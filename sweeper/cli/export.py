@@ -1,4 +1,4 @@
-"""The files of a results folder, exports of its store: trials.csv, best.csv, confirmed.csv and run.json."""
+"""The files of a results folder, exports of its store: trials.csv, best.csv, confirmed.csv, pareto.csv and run.json."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from sweeper.provenance import write_json
 from sweeper.store import Store
 from sweeper.table import frame, write_csv
 from sweeper.table.confirmed import confirmed_frame
+from sweeper.table.pareto import pareto
 from sweeper.table.ranking import best_per_shape
 
 if TYPE_CHECKING:
@@ -27,5 +28,8 @@ def export_folder(store: Store, folder: Path) -> pd.DataFrame:
     write_csv(best_per_shape(table, confirmed), folder / "best.csv")
     if confirmed:
         write_csv(confirmed_frame(confirmed), folder / "confirmed.csv")
+    front = pareto(table)
+    if len(front):
+        write_csv(front, folder / "pareto.csv")
     write_json({"runs": store.runs()}, folder / "run.json")
     return table

@@ -96,6 +96,12 @@ def run(job: Job, out: Console, say_once: Callable[[str], None], facts: dict[str
     spec = kernel.load(config.kernel, job.kernel_path)
     for warning in option_warnings(normalize_options(spec.options)):
         say_once(f"warning: {spec.name}: {warning}")
+    if spec.trip is not None and config.measure.objective != "time":
+        raise ConfigError(
+            f"measure.objective = {config.measure.objective}: {spec.name} is timed from host to host, and the"
+            " energy of a launch says nothing of that",
+            hint="write measure.objective=time, or leave out the kernel's trip",
+        )
     dims, shape = problem_dims(spec, config)
     if config.dry_run:
         return _plan(spec, dims, shape, target(config.backend.target), out)
@@ -187,7 +193,10 @@ def _search(job: Job, study: Study, space: Space, recorder: _Recorder, out: Cons
 
 
 def _strategy(config: Config, spec: KernelSpec, space: Space) -> Strategy:
-    strategy = make(config.search.name, space, config.search.seed, config.search.options)
+    objectives = 2 if config.measure.objective == "both" else 1
+    strategy = make(
+        config.search.name, space, config.search.seed, config.search.options, objectives=objectives
+    )
     default = space.row(spec.default_point) if config.search.default_first else None
     return strategy if default is None else DefaultFirst(strategy, default)
 
@@ -350,10 +359,11 @@ def _show(
     seconds: float,
     out: Console,
 ) -> None:
+    from sweeper.cli.front import show_front
     from sweeper.cli.verdicts import left_out, winner_line
     from sweeper.table import frame
-    from sweeper.table.confirmed import winner_of
     from sweeper.table.ranking import failure_lines
+    from sweeper.table.standings import winner_of
 
     title = f"{_title(study)}: " if job.brief else ""
     if not job.brief and tally.valid:
@@ -362,6 +372,8 @@ def _show(
     out.print(title + terminal.summary_sentence(tally, len(space), seconds, best=winner is None))
     if winner is not None:
         out.print(f"  {winner_line(winner)}")
+    if study.objective == "both" and tally.valid and not job.brief:
+        show_front(frame(tally.trials), out)
     for line in left_out(confirmation):
         out.print(f"  {line}")
     if study.evaluator.time_source is TimeSource.MEASURED:

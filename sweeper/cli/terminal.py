@@ -9,8 +9,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Self
 
 from sweeper.model import Point, Role, Stage, Status, TimeSource, Trial
-from sweeper.table.ranking import library_rows, rankable
-from sweeper.table.row import time_ms
+from sweeper.table.objective import objective_of, rank_value
+from sweeper.table.ranking import library_rows, rankable, ranked_by
 from sweeper.tune import Tally
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "LiveProgress",
     "console",
+    "format_joules",
     "format_ms",
     "library_failures",
     "merged_table",
@@ -32,7 +33,7 @@ __all__ = [
 
 _SHOWN_ROWS = 10
 _SHOWN_OF_EACH = 4
-_FIGURES = ("± %", "GFLOP/s", "% lib", "% roof", "regs", "shared")
+_FIGURES = ("± %", "GFLOP/s", "% lib", "% roof", "energy", "W", "GFLOP/s/W", "regs", "shared")
 _PLAIN_INTERVAL_S = 2.0
 
 
@@ -89,7 +90,7 @@ class LiveProgress:
             return
         self._done += 1
         self._counts[trial.status] += 1
-        value = time_ms(trial)
+        value = rank_value(trial)
         if value is not None and (self._best is None or value < self._best[0]):
             self._best = (value, trial)
         if self._progress is not None:
@@ -104,7 +105,20 @@ class LiveProgress:
         if self._best is None:
             return "nothing valid yet"
         value, trial = self._best
-        return f"best {format_ms(value)} with {trial.point}"
+        return f"best {_format_value(value, trial)} with {trial.point}"
+
+
+def _format_value(value: float, trial: Trial) -> str:
+    """The value that `trial` is ranked by, with its unit."""
+    return format_joules(value) if objective_of(trial) == "energy" else format_ms(value)
+
+
+def format_joules(value: float) -> str:
+    """Four significant digits with the unit that suits: `812.3 µJ`, `2.683 mJ`."""
+    for factor, unit in ((1.0, "J"), (1e-3, "mJ"), (1e-6, "µJ")):
+        if value >= factor:
+            return f"{value / factor:.4g} {unit}"
+    return f"{value * 1e9:.4g} nJ"
 
 
 def format_ms(value: float) -> str:
@@ -119,16 +133,21 @@ def results_table(table: pd.DataFrame) -> Table:
     """The best configurations of one study, and the libraries' rows among them where there are any."""
     import pandas as pd
 
-    rows = rankable(table).sort_values(["time_ms", "trial"], kind="stable").head(_SHOWN_ROWS)
+    ranked = rankable(table)
+    rows = ranked.assign(_value=ranked_by(ranked)).sort_values(["_value", "trial"], kind="stable")
+    rows = rows.head(_SHOWN_ROWS)
     rows.insert(0, "rank", range(1, len(rows) + 1))
     beside = library_rows(table)
     beside.insert(0, "rank", pd.Series(pd.NA, index=beside.index, dtype="Int64"))
-    return _table(pd.concat([rows, beside]).sort_values("time_ms", kind="stable") if len(beside) else rows)
+    beside = beside.assign(_value=ranked_by(beside))
+    return _table(pd.concat([rows, beside]).sort_values("_value", kind="stable") if len(beside) else rows)
 
 
 def merged_table(table: pd.DataFrame) -> Table:
     """The best few of every kernel at every shape, shape by shape, fastest first; `rank` counts all of a shape."""
-    rows = rankable(table).sort_values(["dtype", "shape", "time_ms"], kind="stable").reset_index(drop=True)
+    ranked = rankable(table)
+    rows = ranked.assign(_value=ranked_by(ranked))
+    rows = rows.sort_values(["dtype", "shape", "_value"], kind="stable").reset_index(drop=True)
     rows.insert(0, "rank", rows.groupby(["dtype", "shape"]).cumcount() + 1)
     shown = rows[rows.groupby(["dtype", "shape", "kernel"]).cumcount() < _SHOWN_OF_EACH]
     named = ("dtype", "shape", "kernel") if rows["dtype"].nunique() > 1 else ("shape", "kernel")
@@ -170,6 +189,9 @@ def _cells(row: pd.Series) -> list[str]:
         cell("gflops", ",.0f"),
         cell("percent_of_library", ".1f"),
         cell("percent_of_roofline", ".1f"),
+        "" if pd.isna(row["energy_j"]) else format_joules(row["energy_j"]),
+        cell("energy_w", ".0f"),
+        cell("gflops_per_w", ",.3g"),
         cell("registers", ".0f"),
         "" if pd.isna(row["shared_bytes"]) else f"{row['shared_bytes'] / 1024:.3g} KB",
     ]
@@ -183,11 +205,11 @@ def summary_sentence(tally: Tally, space_size: int, seconds: float, *, best: boo
         f"{len(candidates)} of {space_size} configurations{reused}; {tally.valid} proved right"
         f" and {len(candidates) - tally.valid} failed, in {seconds:.1f} s"
     )
-    timed = [(value, i) for i, t in enumerate(candidates) if (value := time_ms(t)) is not None]
-    if not timed or not best:
+    ranked = [(value, i) for i, t in enumerate(candidates) if (value := rank_value(t)) is not None]
+    if not ranked or not best:
         return text
-    value, place = min(timed)
-    return f"{text}; best {format_ms(value)} with {candidates[place].point}"
+    value, place = min(ranked)
+    return f"{text}; best {_format_value(value, candidates[place])} with {candidates[place].point}"
 
 
 def library_failures(tally: Tally) -> list[str]:

@@ -8,7 +8,7 @@ import statistics
 from sweeper.cli.terminal import format_ms
 from sweeper.model import Point
 from sweeper.statistics import Verdict
-from sweeper.table.confirmed import Comparison, Standing
+from sweeper.table.standings import Comparison, Standing
 from sweeper.tune import Confirmation
 
 __all__ = ["comparison_text", "left_out", "winner_line"]
@@ -51,7 +51,8 @@ def left_out(confirmation: Confirmation) -> list[str]:
         for one in confirmation.confirmed
         if one.reason
     ]
-    return [*lines, f"not confirmed in full: {confirmation.why_not}"] if confirmation.why_not else lines
+    full = "not confirmed in full" if confirmation.confirmed else "not confirmed"
+    return [*lines, f"{full}: {confirmation.why_not}"] if confirmation.why_not else lines
 
 
 def _named(opponent: str) -> str:

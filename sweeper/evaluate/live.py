@@ -185,7 +185,7 @@ def _open_devices(
         )
         for index in devices
     ]
-    return DeviceGroup(workers, config.measure, stop_factor=config.measure.stop_factor, say=say)
+    return DeviceGroup(workers, config.measure, stop_factor=config.measure.stops_at, say=say)
 
 
 def _held_clocks(backend: str, config: Config, devices: Sequence[DeviceIdentity]) -> ClockLock | None:

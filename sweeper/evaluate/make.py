@@ -15,6 +15,11 @@ from sweeper.worker.lane import Problem
 __all__ = ["make_evaluator"]
 
 _BACKENDS = ("auto", "cuda", "emulator", "replay")
+_ENERGY_HINT = "run it on a GPU (backend=cuda), replay a table of such a run, or write measure.objective=time"
+
+
+def _no_energy(objective: str, why: str) -> str:
+    return f"measure.objective = {objective} needs a GPU to measure: {why}"
 
 
 def make_evaluator(config: Config, say: Callable[[str], object], problem: Problem | None = None) -> Evaluator:
@@ -27,11 +32,14 @@ def make_evaluator(config: Config, say: Callable[[str], object], problem: Proble
     if name not in _BACKENDS:
         known = ", ".join(_BACKENDS)
         raise ConfigError(f"backend.name = {name!r} is none of {known}{did_you_mean(name, _BACKENDS)}")
+    objective = config.measure.objective
     if name == "replay":
-        replay = ReplayEvaluator(config.backend)
+        replay = ReplayEvaluator(config.backend, objective)
         if problem is not None:
             replay.prepare(*problem)
         return replay
+    if name == "emulator" and objective != "time":
+        raise ConfigError(_no_energy(objective, "the emulator has no power supply"), hint=_ENERGY_HINT)
     if name != "auto":
         return LiveEvaluator(name, config, say, devices=_indices(name, config), problem=problem)
     missing = why_no_gpu(ask=False)
@@ -43,6 +51,8 @@ def make_evaluator(config: Config, say: Callable[[str], object], problem: Proble
             missing = why_no_gpu(ask=True)
             if missing is None:
                 raise
+    if objective != "time":
+        raise SetupError(_no_energy(objective, missing), hint=_ENERGY_HINT)
     say(f"{missing}: kernels run in the emulator, times are predicted for {config.backend.target}")
     return LiveEvaluator("emulator", config, say, devices=_indices("emulator", config), problem=problem)
 

@@ -25,12 +25,17 @@ class ReplayEvaluator:
     time_source = TimeSource.REPLAYED
     capacity = 1
 
-    def __init__(self, config: BackendConfig) -> None:
+    def __init__(self, config: BackendConfig, objective: str = "time") -> None:
         if not config.path:
             raise ConfigError(
                 "backend=replay needs a table", hint="add backend.path=PATH of a trials.csv or study.db"
             )
         self._table = ReplayTable(Path(config.path))
+        if objective != "time" and not self._table.has_energies:
+            raise ConfigError(
+                f"measure.objective = {objective}: {config.path} holds no energies",
+                hint="give a table of a run with measure.objective=energy or both",
+            )
         content = hashlib.sha256(self._table.path.read_bytes()).hexdigest()
         self.compiler = f"recorded {content[:12]}"
         self.target = target(config.target)

@@ -9,34 +9,34 @@ from sweeper.errors import ConfigError, did_you_mean
 from sweeper.search.base import Strategy
 from sweeper.space import Space
 
-__all__ = ["REGISTRY", "Strategy", "make"]
+__all__ = ["REGISTRY", "Strategy", "make", "why_not_several"]
 
-Factory = Callable[[Space, int, Mapping[str, Any]], Strategy]
+Factory = Callable[[Space, int, Mapping[str, Any], int], Strategy]
 
 
-def _grid(space: Space, seed: int, options: Mapping[str, Any]) -> Strategy:
+def _grid(space: Space, seed: int, options: Mapping[str, Any], objectives: int) -> Strategy:
     from sweeper.search.grid import Grid
 
-    return Grid(space, seed, options)
+    return Grid(space, seed, options, objectives)
 
 
-def _random(space: Space, seed: int, options: Mapping[str, Any]) -> Strategy:
+def _random(space: Space, seed: int, options: Mapping[str, Any], objectives: int) -> Strategy:
     from sweeper.search.random import Random
 
-    return Random(space, seed, options)
+    return Random(space, seed, options, objectives)
 
 
-def _bayes(space: Space, seed: int, options: Mapping[str, Any]) -> Strategy:
+def _bayes(space: Space, seed: int, options: Mapping[str, Any], objectives: int) -> Strategy:
     from sweeper.search.bayes import Bayes
 
-    return Bayes(space, seed, options)
+    return Bayes(space, seed, options, objectives)
 
 
 def _optuna(sampler: str) -> Factory:
-    def factory(space: Space, seed: int, options: Mapping[str, Any]) -> Strategy:
+    def factory(space: Space, seed: int, options: Mapping[str, Any], objectives: int) -> Strategy:
         from sweeper.search.optuna_sampler import OptunaSearch
 
-        return OptunaSearch(space, seed, options, sampler=sampler)
+        return OptunaSearch(space, seed, options, objectives, sampler=sampler)
 
     return factory
 
@@ -54,15 +54,34 @@ REGISTRY: dict[str, Factory] = {
     "qmc": _optuna("qmc"),
 }
 
+_SEVERAL = ("tpe", "tpe_univariate", "nsgaii", "qmc", "grid", "random")
 
-def make(name: str, space: Space, seed: int = 0, options: Mapping[str, Any] | None = None) -> Strategy:
-    """The strategy called `name` over `space`.
 
-    Raises ConfigError for an unknown name or a wrong option, SetupError where a package is missing.
+def why_not_several(name: str) -> str:
+    """Why that search cannot make several values small at once; empty where it can."""
+    if name in _SEVERAL:
+        return ""
+    return f"search={name} makes one value small; use one of {', '.join(_SEVERAL)}"
+
+
+def make(
+    name: str,
+    space: Space,
+    seed: int = 0,
+    options: Mapping[str, Any] | None = None,
+    *,
+    objectives: int = 1,
+) -> Strategy:
+    """The strategy called `name` over `space`, told of so many values a row.
+
+    Raises ConfigError for an unknown name, a wrong option or more values than it can serve, SetupError where a
+    package is missing.
     """
     if name not in REGISTRY:
         raise ConfigError(
             f"search.name = {name!r} is unknown{did_you_mean(str(name), REGISTRY)}",
             hint=f"use one of {', '.join(REGISTRY)}",
         )
-    return REGISTRY[name](space, seed, options or {})
+    if objectives > 1 and (why_not := why_not_several(name)):
+        raise ConfigError(why_not)
+    return REGISTRY[name](space, seed, options or {}, objectives)

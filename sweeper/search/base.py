@@ -18,7 +18,10 @@ import numpy as np
 from sweeper.errors import ConfigError, did_you_mean
 from sweeper.space import Space
 
-__all__ = ["Choice", "Number", "SpaceStrategy", "Strategy", "checked_options"]
+__all__ = ["Choice", "Number", "SpaceStrategy", "Strategy", "Told", "checked_options"]
+
+Told = float | tuple[float, ...] | None
+"""What a row came to: one value, several of a search with several objectives, or None for a failure."""
 
 
 class Strategy(Protocol):
@@ -34,11 +37,12 @@ class Strategy(Protocol):
         """Up to `count` rows of the space that were neither asked nor told before."""
         ...
 
-    def tell(self, row: int, value: float | None) -> None:
+    def tell(self, row: int, value: Told) -> None:
         """The time of `row` in ms (any finite number to be minimised), or None for a failed configuration.
 
-        A row that was never asked is taken too: that is how a search starts from stored trials.
-        Raises ValueError for a value that is not finite, a row outside the space and a row told before.
+        A strategy that was made for several objectives is told a tuple of as many. A row that was never asked
+        is taken too: that is how a search starts from stored trials. Raises ValueError for a value that is not
+        finite or not of that many, a row outside the space and a row told before.
         """
         ...
 
@@ -48,12 +52,19 @@ class SpaceStrategy(ABC):
 
     independent = False
 
-    def __init__(self, space: Space, seed: int = 0, options: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        space: Space,
+        seed: int = 0,
+        options: Mapping[str, Any] | None = None,
+        objectives: int = 1,
+    ) -> None:
         if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
             raise ConfigError(f"search.seed = {seed!r} is not a whole number of at least 0")
         self._space = space
         self._seed = seed
         self._options = dict(options or {})
+        self._objectives = objectives
         self._taken = np.zeros(len(space), dtype=bool)
         self._left = len(space)
         self._pending: set[int] = set()
@@ -69,8 +80,11 @@ class SpaceStrategy(ABC):
             rows.append(row)
         return rows
 
-    def tell(self, row: int, value: float | None) -> None:
-        if value is not None and not math.isfinite(value):
+    def tell(self, row: int, value: Told) -> None:
+        values = value if isinstance(value, tuple) else () if value is None else (value,)
+        if value is not None and len(values) != self._objectives:
+            raise ValueError(f"row {row}: {value} for a search of {self._objectives} values")
+        if not all(math.isfinite(each) for each in values):
             raise ValueError(f"row {row}: {value} cannot rank; a failed configuration is told as None")
         if not 0 <= row < len(self._space):
             raise ValueError(f"row {row} is outside the space of {len(self._space)} points")
@@ -80,14 +94,16 @@ class SpaceStrategy(ABC):
                 raise ValueError(f"row {row} was told before")
             self._take(row)
         self._pending.discard(row)
-        self._observe(row, None if value is None else float(value), asked=asked)
+        self._observe(row, tuple(map(float, values)) or None, asked=asked)
 
     @abstractmethod
     def _propose(self) -> int:
         """A row that is not `_taken`; called only while one is left."""
 
-    def _observe(self, row: int, value: float | None, *, asked: bool) -> None:  # noqa: B027 - optional
-        """Learn from a row; `asked` is false for one that this strategy did not propose."""
+    def _observe(  # noqa: B027 - optional
+        self, row: int, values: tuple[float, ...] | None, *, asked: bool
+    ) -> None:
+        """Learn from a row, None where it failed; `asked` is false for one that this strategy did not propose."""
 
     def _take(self, row: int) -> None:
         self._taken[row] = True

@@ -32,8 +32,16 @@ _CENTRES = 30
 class Bayes(SpaceStrategy):
     """The search described above; its first `startup` configurations are random."""
 
-    def __init__(self, space: Space, seed: int = 0, options: Mapping[str, Any] | None = None) -> None:
-        super().__init__(space, seed, checked_options("bayes", options or {}, {"startup": Number(12)}))
+    def __init__(
+        self,
+        space: Space,
+        seed: int = 0,
+        options: Mapping[str, Any] | None = None,
+        objectives: int = 1,
+    ) -> None:
+        super().__init__(
+            space, seed, checked_options("bayes", options or {}, {"startup": Number(12)}), objectives
+        )
         self._rng = np.random.default_rng([seed, 1])
         self._shuffle = Shuffle(len(space), np.random.default_rng(seed))
         varied = [levels for levels in space.levels if len(levels) > 1]
@@ -48,7 +56,8 @@ class Bayes(SpaceStrategy):
         self._candidates: npt.NDArray[np.int64] = np.empty(0, dtype=np.int64)
         self._posterior: Posterior | None = None
 
-    def _observe(self, row: int, value: float | None, *, asked: bool) -> None:
+    def _observe(self, row: int, values: tuple[float, ...] | None, *, asked: bool) -> None:
+        value = None if values is None else values[0]
         self._values[row] = value
         if value is not None:
             self._slowest = value if self._slowest is None else max(value, self._slowest)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sweeper.search.base import Strategy
+from sweeper.search.base import Strategy, Told
 
 __all__ = ["DefaultFirst"]
 
@@ -32,5 +32,5 @@ class DefaultFirst:
             rows += [row for row in more if row != self._row]
         return rows
 
-    def tell(self, row: int, value: float | None) -> None:
+    def tell(self, row: int, value: Told) -> None:
         self._strategy.tell(row, value)

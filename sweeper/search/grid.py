@@ -16,8 +16,14 @@ class Grid(SpaceStrategy):
 
     independent = True
 
-    def __init__(self, space: Space, seed: int = 0, options: Mapping[str, Any] | None = None) -> None:
-        super().__init__(space, seed, checked_options("grid", options or {}, {}))
+    def __init__(
+        self,
+        space: Space,
+        seed: int = 0,
+        options: Mapping[str, Any] | None = None,
+        objectives: int = 1,
+    ) -> None:
+        super().__init__(space, seed, checked_options("grid", options or {}, {}), objectives)
         self._next = 0
 
     def _propose(self) -> int:

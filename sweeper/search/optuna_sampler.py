@@ -97,8 +97,9 @@ class OptunaSearch(SpaceStrategy):
     The first `startup` configurations are uniform over the feasible points (Optuna's own are uniform
     over the product of all levels, and crowd at the border of what is feasible).
 
-    A failed configuration counts as worse than every finished one. Until one has finished there is
-    nothing to compare with: failures then stay open, which a sampler keeps away from.
+    A failed configuration counts as worse than every finished one, of several objectives in each of them.
+    Until one has finished there is nothing to compare with: failures then stay open, which a sampler keeps
+    away from.
     Raises ConfigError for a wrong option, SetupError where the sampler needs a package that is missing.
     """
 
@@ -107,15 +108,18 @@ class OptunaSearch(SpaceStrategy):
         space: Space,
         seed: int = 0,
         options: Mapping[str, Any] | None = None,
+        objectives: int = 1,
         *,
         sampler: str = "tpe",
     ) -> None:
         self._sampler = SAMPLERS[sampler]
-        super().__init__(space, seed, checked_options(sampler, options or {}, self._sampler.options))
+        super().__init__(
+            space, seed, checked_options(sampler, options or {}, self._sampler.options), objectives
+        )
         _require(sampler, self._sampler.packages)
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         self._storage = InMemoryStorage()
-        self._study = optuna.create_study(storage=self._storage, direction="minimize")
+        self._study = optuna.create_study(storage=self._storage, directions=["minimize"] * objectives)
         self._study_id = self._storage.get_study_id_from_name(self._study.study_name)
         self._distributions: dict[str, BaseDistribution] = {
             name: IntDistribution(0, len(levels) - 1)
@@ -126,7 +130,7 @@ class OptunaSearch(SpaceStrategy):
         self._startup = Shuffle(len(space), np.random.default_rng(seed))
         self._numbers: dict[int, int] = {}
         self._open_failures: list[int] = []
-        self._worst: float | None = None
+        self._worst: tuple[float, ...] | None = None
         self._told = 0
         self._started = False
 
@@ -167,14 +171,14 @@ class OptunaSearch(SpaceStrategy):
             name: int(point[column]) for name, column in zip(self._distributions, self._columns, strict=True)
         }
 
-    def _observe(self, row: int, value: float | None, *, asked: bool) -> None:
+    def _observe(self, row: int, values: tuple[float, ...] | None, *, asked: bool) -> None:
         self._told += 1
         number = self._numbers.pop(row) if asked else self._added(row)
-        if value is None:
+        if values is None:
             self._fail(number)
             return
-        self._worst = value if self._worst is None else max(value, self._worst)
-        self._study.tell(number, value)
+        self._worst = tuple(map(max, values, self._worst or values))
+        self._study.tell(number, values)
         while self._open_failures:
             self._fail(self._open_failures.pop(0))
 
@@ -190,7 +194,7 @@ class OptunaSearch(SpaceStrategy):
     def _fail(self, number: int) -> None:
         if self._worst is None:
             self._open_failures.append(number)
-        elif self._sampler.ranks_pruned:
+        elif self._sampler.ranks_pruned and self._objectives == 1:
             self._study.tell(number, state=TrialState.PRUNED)
         else:
             self._study.tell(number, self._worst)

@@ -51,8 +51,14 @@ class Random(SpaceStrategy):
 
     independent = True
 
-    def __init__(self, space: Space, seed: int = 0, options: Mapping[str, Any] | None = None) -> None:
-        super().__init__(space, seed, checked_options("random", options or {}, {}))
+    def __init__(
+        self,
+        space: Space,
+        seed: int = 0,
+        options: Mapping[str, Any] | None = None,
+        objectives: int = 1,
+    ) -> None:
+        super().__init__(space, seed, checked_options("random", options or {}, {}), objectives)
         self._shuffle = Shuffle(len(space), np.random.default_rng(seed))
 
     def _propose(self) -> int:

@@ -60,6 +60,13 @@ COLUMNS: tuple[Column, ...] = (
     Column("power_w", "W", "power drawn while timing", REAL),
     Column("temperature_c", "°C", "the device's temperature after timing", REAL),
     Column("locked_clock", "", "the clock that was held: base, max or MHz; blank where none was", TEXT),
+    Column("objective", "", "what the search was after: energy or both; blank where it was time alone", TEXT),
+    Column("energy_j", "J", "energy of a launch, back to back with a warm L2, idle power included", REAL),
+    Column("energy_low_j", "J", "lower end of its 95 % interval, from windows of the run", REAL),
+    Column("energy_high_j", "J", "upper end of its 95 % interval", REAL),
+    Column("energy_w", "W", "mean power meanwhile", REAL),
+    Column("gflops_per_w", "GFLOP/s/W", "10^9 operations a joule, at energy_j", REAL),
+    Column("energy_source", "", "counter, the device's own meter, or power, readings summed up", TEXT),
     Column("h2d_ms", "ms", "all inputs to the device, from pageable memory; blank unless asked for", REAL),
     Column("d2h_ms", "ms", "all outputs back to the host, into pageable memory", REAL),
     Column("h2d_pinned_ms", "ms", "all inputs to the device, from pinned memory", REAL),
@@ -107,6 +114,7 @@ LATER = frozenset(
     {
         "effective_samples", "stopped_by", "discarded_samples", "cold_ms", "cold_low_ms", "cold_high_ms",
         "warm_ms", "warm_low_ms", "warm_high_ms", "memory_clock_mhz", "power_w", "temperature_c",
+        "objective", "energy_j", "energy_low_j", "energy_high_j", "energy_w", "gflops_per_w", "energy_source",
         "locked_clock", "h2d_ms", "d2h_ms", "h2d_pinned_ms", "d2h_pinned_ms", "cpu_ms", "cpu_note",
     }
 )  # fmt: skip

@@ -13,29 +13,51 @@ from typing import TYPE_CHECKING, Any
 from sweeper.errors import NoValidConfiguration
 from sweeper.model import Confirmed, Point, Role, Status
 from sweeper.table.columns import PARAM_PREFIX
-from sweeper.table.confirmed import WINNER_COLUMNS, Standing, winner_cells, winners_of
+from sweeper.table.confirmed import WINNER_COLUMNS, winner_cells
+from sweeper.table.standings import Standing, winners_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["best", "best_per_shape", "failure_lines", "library_rows", "rankable", "status_counts"]
+__all__ = [
+    "best",
+    "best_per_shape",
+    "failure_lines",
+    "library_rows",
+    "rankable",
+    "ranked_by",
+    "status_counts",
+]
 
-_GROUP = ["kernel", "dtype", "shape", "device", "time_source"]
+_GROUP = ["kernel", "dtype", "shape", "device", "time_source", "objective"]
 _MAX_LINES = 10
 
 
 def rankable(table: pd.DataFrame) -> pd.DataFrame:
-    """The valid candidates, fastest first; equal times in the order of the table."""
+    """The valid candidates, best first: by energy where that is their objective, else by time.
+
+    Equal ones stand in the order of the table.
+    """
     import numpy as np
 
-    time = table["time_ms"].to_numpy(dtype=float, na_value=np.nan)
+    value = ranked_by(table).to_numpy()
     valid = (table["status"] == Status.OK.value) & (table["role"] == Role.CANDIDATE.value)
-    kept: pd.DataFrame = table[valid.to_numpy(dtype=bool) & np.isfinite(time) & (time > 0)]
-    return kept.sort_values("time_ms", kind="stable")
+    kept: pd.DataFrame = table[valid.to_numpy(dtype=bool) & np.isfinite(value) & (value > 0)]
+    return kept.loc[ranked_by(kept).sort_values(kind="stable").index]
+
+
+def ranked_by(table: pd.DataFrame) -> pd.Series:
+    """What each row is ranked by, as floats: joules where energy is its objective, else milliseconds."""
+    import numpy as np
+    import pandas as pd
+
+    columns = {name: table[name].to_numpy(dtype=float, na_value=np.nan) for name in ("energy_j", "time_ms")}
+    by_energy = (table["objective"] == "energy").to_numpy(dtype=bool)
+    return pd.Series(np.where(by_energy, columns["energy_j"], columns["time_ms"]), index=table.index)
 
 
 def best(table: pd.DataFrame) -> pd.Series:
-    """The row of the fastest valid candidate.
+    """The row of the best valid candidate.
 
     Raises NoValidConfiguration, whose message counts the reasons, where there is none.
     """
@@ -47,11 +69,11 @@ def best(table: pd.DataFrame) -> pd.Series:
 
 
 def best_per_shape(table: pd.DataFrame, confirmed: Iterable[Confirmed] = ()) -> pd.DataFrame:
-    """The best of every kernel, precision class, shape, device and source of time, in table order.
+    """The best of every kernel, precision class, shape, device, source of time and objective, in table order.
 
-    That is the fastest, or where finalists of its study were timed in turns, the one that won. Its columns
-    are the candidate's own, with the library's name and time in ms where the table has one, how many
-    configurations were tried and were valid, and what the confirmation says.
+    That is the fastest, where energy is the objective the thriftiest, or where finalists of its study were timed
+    in turns, the one that won. Its columns are the candidate's own, with the library's name and time in ms where
+    the table has one, how many configurations were tried and were valid, and what the confirmation says.
     """
     import pandas as pd
 
@@ -87,6 +109,12 @@ _FIGURES = [
     "gflops",
     "percent_of_library",
     "percent_of_roofline",
+    "objective",
+    "energy_j",
+    "energy_low_j",
+    "energy_high_j",
+    "energy_w",
+    "gflops_per_w",
     "registers",
     "shared_bytes",
     "occupancy",

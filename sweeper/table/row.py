@@ -32,6 +32,7 @@ def row(trial: Trial, library: Mapping[Group, float]) -> dict[str, Cell]:
     return {
         **_identity(trial),
         **_performance(trial, library),
+        **_energy(trial),
         **_transfers(trial),
         **_outcome(trial),
         **_resources(trial),
@@ -141,6 +142,26 @@ def _by_cache(timing: Timing | None, cache: str) -> dict[str, Cell]:
     return {f"{cache}_ms": middle, f"{cache}_low_ms": low, f"{cache}_high_ms": high}
 
 
+def _energy(trial: Trial) -> dict[str, Cell]:
+    """What a launch takes of the power supply, where that was measured."""
+    energy = trial.energy
+    told = energy is not None and math.isfinite(energy.joules) and energy.joules > 0
+    if energy is None or not told:
+        empty: dict[str, Cell] = dict.fromkeys(
+            ("energy_j", "energy_low_j", "energy_high_j", "energy_w", "gflops_per_w"), None
+        )
+        return {"objective": str(trial.details.get("objective", "")), **empty, "energy_source": ""}
+    return {
+        "objective": str(trial.details.get("objective", "")),
+        "energy_j": energy.joules,
+        "energy_low_j": energy.low,
+        "energy_high_j": energy.high,
+        "energy_w": energy.watts,
+        "gflops_per_w": None if trial.flops is None else trial.flops / 1e9 / energy.joules,
+        "energy_source": energy.source,
+    }
+
+
 def _transfers(trial: Trial) -> dict[str, Cell]:
     """What was measured once for the whole problem and stands beside each of its rows."""
     told = trial.details.get("transfers", {})
@@ -151,6 +172,7 @@ def _transfers(trial: Trial) -> dict[str, Cell]:
 def _outcome(trial: Trial) -> dict[str, Cell]:
     timing = trial.timing
     notes = [str(trial.details.get("note", "")), timing.note if timing else ""]
+    notes += [trial.energy.note] if trial.energy is not None else []
     if timing is not None and timing.beside is not None and timing.beside.note:
         notes.append(f"{timing.beside.cache}: {timing.beside.note}")
     return {

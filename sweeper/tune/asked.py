@@ -134,6 +134,8 @@ class Asked:
             # The static model knows nothing of a library's kernel; the device's limit is the same for it.
             limit = roofline_ms(study.flops, study.bytes, study.spec.dtype, world.target)
             details = {"roofline_ms": limit, **details}
+        if study.objective != "time":
+            details = {**details, "objective": study.objective}
         measured = world.time_source is TimeSource.MEASURED
         device = self.ticket.device if self.ticket is not None else None
         return Trial(

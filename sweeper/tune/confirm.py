@@ -18,8 +18,8 @@ from sweeper.device import DeviceIdentity
 from sweeper.errors import SetupError, TrialFailed
 from sweeper.model import Confirmed, Point, Role, Status, TimeSource, Trial
 from sweeper.space import Space
-from sweeper.table.confirmed import winner_of
 from sweeper.table.row import time_ms
+from sweeper.table.standings import winner_of
 from sweeper.tune.asked import Asked
 from sweeper.tune.loop import Tally
 from sweeper.tune.study import Study
@@ -76,6 +76,8 @@ def confirm(
     reported, and the others go on. What is measured is kept after every few blocks.
     Raises StorageError.
     """
+    if finalists > 0 and study.objective == "energy":
+        return Confirmation(why_not="finalists are compared by their times, and the objective is energy")
     if finalists < 1 or study.evaluator.time_source is not TimeSource.MEASURED:
         return Confirmation()
     entered = _entered(study, space, tally, finalists, blocks, least_effect)

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 from sweeper.model import Point, Role, Stage, Status, Trial
 from sweeper.search.base import Strategy
 from sweeper.space import Space
+from sweeper.table.objective import objective_value
 from sweeper.table.row import time_ms
 from sweeper.tune.asked import STOPPED, Asked
 from sweeper.tune.study import Study
@@ -87,7 +88,7 @@ def tune(
     baselines: tuple[str, ...] = (),
     fail_fast: bool = False,
 ) -> Tally:
-    """Search `space` for the fastest configuration; every one asked becomes a trial in `recorder`.
+    """Search `space` for the least of the study's objective; every configuration asked becomes a trial in `recorder`.
 
     `strategy` makes the strategy, whose modules may be slow to load: libraries run meanwhile.
     `budget` counts distinct configurations, those answered from earlier runs included. `lookahead` of them
@@ -143,7 +144,7 @@ class _Loop:
             row, asked = queue.popleft()
             trial = self._settle(asked)
             with tally.timed("search"):
-                strategy.tell(row, time_ms(trial))
+                strategy.tell(row, objective_value(trial, self._study.objective))
             if fail_fast and trial.status is not Status.OK:
                 return
         self._sample_the_best_in_full()

@@ -57,6 +57,11 @@ class Study:
         )
 
     @property
+    def objective(self) -> str:
+        """What the best has least of: `time`, `energy` or `both`."""
+        return str(self.protocol.get("objective", "time"))
+
+    @property
     def name(self) -> str:
         """A name for people that no other study of the same store has."""
         return f"{self.spec.name}-{self.spec.dtype.name}-{self.shape}-{self.context[:8]}"

@@ -57,8 +57,8 @@ CASES = [(name, dtype) for name in CONFIGURATIONS for dtype in CLASSES.get(name,
 # The last has rows that begin where vectors may, and ends of rows where they may not.
 EDGES = [(1, 1, 1), (3, 3, 431), (31, 33, 17), (65, 67, 100)]
 SHAPES = {
-    "gemv": [(4, 1, 1), (3, 3, 431), (3, 131, 70), (4, 64, 100)],
-    "gemv_columns": [(1, 3, 1), (3, 3, 431), (131, 4, 70), (64, 3, 600)],
+    "gemv": [(4, 1, 1), (3, 3, 431), (5, 131, 70), (4, 64, 100)],
+    "gemv_columns": [(1, 3, 1), (3, 3, 431), (131, 5, 70), (64, 3, 600)],
 }
 
 

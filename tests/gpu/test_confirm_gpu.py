@@ -24,7 +24,8 @@ from sweeper.paths import conf_dir
 from sweeper.problem import resolve
 from sweeper.search import make
 from sweeper.statistics import Verdict, paired_log_ratio, verdict
-from sweeper.table.confirmed import confirmed_frame, standings
+from sweeper.table.confirmed import confirmed_frame
+from sweeper.table.standings import standings
 from sweeper.tune import Study, confirm, tune
 from sweeper.worker.finals import turns_of
 

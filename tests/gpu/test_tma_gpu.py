@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from bench_rig import QUICK, Bench, no_gpu
+from bench_rig import Bench, no_gpu
 
 from sweeper.build.make import make_builder
 from sweeper.paths import kernels_dir
@@ -112,14 +111,6 @@ def test_either_compiler_builds_it(bench: Bench, compiler: str, monkeypatch: pyt
     assert outcome.check.passed
     assert outcome.build is not None
     assert outcome.build.compiler.startswith(compiler)
-
-
-def test_copies_of_the_arrays_that_keep_the_cache_cold_have_maps_of_their_own(bench: Bench) -> None:
-    """Maps of the first copy alone would leave its data in the cache, and the time that of a warm one."""
-    spec, dims = bench.shipped("tma_pipeline"), {"M": 256, "N": 2048, "K": 2048}
-    cold = bench.measure(spec, dims, protocol=replace(QUICK, cache="cold")).timing
-    assert cold is not None
-    assert cold.cache == "cold"
 
 
 def test_blocks_of_a_cluster_share_what_one_of_them_loads(bench: Bench) -> None:

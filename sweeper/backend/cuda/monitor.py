@@ -51,6 +51,10 @@ class Monitor:
         """Clocks, power, temperature and slow-downs at this moment, at next to no cost."""
         return self._nvml.glance(self._pci_bus_id)
 
+    def energy_mj(self) -> float | None:
+        """The device's energy counter in millijoules; None where it has none."""
+        return self._nvml.energy_mj(self._pci_bus_id)
+
     def know_users(self) -> None:
         """Take whoever is on the device at the first call for known: this process, and those allowed."""
         if self._known is None:

@@ -11,6 +11,7 @@ from sweeper.backend.base import MeasureProtocol
 from sweeper.backend.cuda.arguments import ArgumentSets
 from sweeper.backend.cuda.cublas_race import LONG_GLANCE_MS, glance_protocol, seen_ms
 from sweeper.backend.cuda.device import CudaDevice
+from sweeper.backend.cuda.energy import measure_energy
 from sweeper.backend.cuda.judge import Judge
 from sweeper.backend.cuda.phases import Phases
 from sweeper.backend.cuda.timing import Timer
@@ -78,10 +79,20 @@ class Prover:
                 timing, shared = self._time(
                     lambda: self._timer.measure(way, prepared.sets, protocol, phases, known_ms)
                 )
+                if protocol.objective != "time":
+                    with phases("energy"):
+                        timing = self._with_energy(timing, way, prepared, protocol)
             with phases("finish"):
                 verification.after_timing()
         changing = "" if protocol.allow_nondeterministic else verification.note
         return check, timing, "; ".join(filter(None, (changing, shared)))
+
+    def _with_energy(
+        self, timing: Timing, run: Launcher, prepared: Prepared, protocol: MeasureProtocol
+    ) -> Timing:
+        each_ms = statistics.median(timing.samples_ms)
+        first, seconds = prepared.sets.first, protocol.energy_seconds
+        return replace(timing, energy=measure_energy(self._device, run, first, each_ms, seconds))
 
     def verification(self, prepared: Prepared, judge: Judge, way: Launcher | Trip) -> Verification:
         run = way.prove if isinstance(way, Trip) else way
