@@ -300,6 +300,17 @@ class TestStoppingEarly:
         one.outcome.result(20)
         assert worker.limits == [6.0]
 
+    def test_another_problem_has_no_best_yet(self, group: Group) -> None:
+        worker = StubWorker(act=float)
+        devices = group(worker, stop_factor=1.5)
+        devices.seen(3.0)
+        devices.prepare(SPEC, {"M": 32, "N": 32, "K": 32}, 1)
+        devices.ready()
+        one = ticket(8)
+        devices.submit(one)
+        one.outcome.result(20)
+        assert worker.limits == [None]
+
     def test_a_library_is_no_rival(self, group: Group) -> None:
         worker = StubWorker(act=float)
         devices = group(worker, stop_factor=1.5)

@@ -368,6 +368,15 @@ class TestStoppingEarly:
         assert len(tally.trials) == 4
 
 
+    def test_what_an_evaluator_knows_from_elsewhere_does_not_keep_a_search_from_its_end(self) -> None:
+        """Stopped beside a better one that this search never saw, the best is measured once more, not for ever."""
+        world = FakeWorld(by_tile)
+        world.stop_above_ms = 1e-9
+        tally, _ = run(world)
+        assert len(tally.trials) == 5
+        assert len(world.finished) == 6
+
+
 def test_where_the_time_went_is_told() -> None:
     tally, _ = run(FakeWorld(by_tile))
     assert set(tally.seconds) == {

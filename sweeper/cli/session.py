@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeper.build.options import normalize_options, option_warnings
 from sweeper.cli import terminal
 from sweeper.cli.beside import transfer_line
+from sweeper.cli.recorder import Recorder
 from sweeper.config import Config
 from sweeper.device import Target, target
 from sweeper.errors import ConfigError, ExpressionError, NoValidConfiguration, TrialFailed
 from sweeper.evaluate import make_evaluator
 from sweeper.kernel import description as kernel
 from sweeper.kernel.sizes import differing, shape_text
-from sweeper.model import Confirmed, KernelSpec, Point, Role, Stage, Status, TimeSource, Trial
+from sweeper.model import KernelSpec, Role, Stage, Status, TimeSource, Trial
 from sweeper.problem import resolve
 from sweeper.resources import resources
 from sweeper.resources.geometry import (
@@ -119,7 +118,7 @@ def run(job: Job, out: Console, say_once: Callable[[str], None], facts: dict[str
             evaluator=evaluator,
             protocol=config.measure.conditions(),
         )
-        recorder = _Recorder(job, study)
+        recorder = Recorder(job.open_store(), study, resume=config.resume, runs_root=job.runs_root)
         facts.update(_facts(study))
         facts["statuses"] = recorder.counts
         try:
@@ -173,7 +172,7 @@ def require_whole_launches(spec: KernelSpec, space: Space, dims: Mapping[str, in
             raise ConfigError(f"{spec.name} with {point}: {error.message}", hint=error.hint) from None
 
 
-def _search(job: Job, study: Study, space: Space, recorder: _Recorder, out: Console) -> Tally:
+def _search(job: Job, study: Study, space: Space, recorder: Recorder, out: Console) -> Tally:
     config = job.config
     budget = config.search.budget
     total = len(space) if budget is None else min(budget, len(space))
@@ -202,7 +201,7 @@ def _strategy(config: Config, spec: KernelSpec, space: Space) -> Strategy:
 
 
 def _confirm(
-    job: Job, study: Study, space: Space, tally: Tally, recorder: _Recorder, out: Console
+    job: Job, study: Study, space: Space, tally: Tally, recorder: Recorder, out: Console
 ) -> Confirmation:
     measure = job.config.measure
     if job.config.fail_fast and any(trial.status is not Status.OK for trial in tally.trials):
@@ -219,52 +218,7 @@ def _confirm(
         )
 
 
-class _Recorder:
-    """The job's store for this study, and the stores of earlier runs to answer from.
-
-    Trials are numbered from 1 in the order they are stored; a library's from 0 downwards.
-    """
-
-    def __init__(self, job: Job, study: Study) -> None:
-        from sweeper.store import other_stores
-
-        self._store = job.open_store()
-        self._study = study
-        known = self._store.trials(study.name)
-        self._resume = job.config.resume
-        self._own = {(t.role, t.point.key): t for t in known} if job.config.resume else {}
-        elsewhere = job.runs_root if job.config.resume else None
-        self._earlier = other_stores(elsewhere, study.context, besides=self._store) if elsewhere else []
-        self.counts: Counter[str] = Counter()
-        self._next = max([0, *(t.number for t in known)]) + 1
-        self._next_baseline = min([1, *(t.number for t in known)]) - 1
-
-    def find(self, params: Mapping[str, Any], role: Role) -> Trial | None:
-        own = self._own.get((role, Point.of(params).key))
-        earlier = (store.find(self._study.context, params, role) for store in self._earlier)
-        found = (trial for trial in itertools.chain([own], earlier) if trial is not None)
-        return next((trial for trial in found if self._study.reusable(trial)), None)
-
-    def add(self, trial: Trial) -> Trial:
-        if trial.role is Role.CANDIDATE:
-            self.counts[trial.status.value] += 1
-        own = self._own.get((trial.role, trial.point.key))
-        if own is not None and own == trial:
-            return own
-        if trial.role is Role.BASELINE:
-            number, self._next_baseline = self._next_baseline, self._next_baseline - 1
-        else:
-            number, self._next = self._next, self._next + 1
-        return self._store.add(replace(trial, study=self._study.name, shape=self._study.shape, number=number))
-
-    def confirmed(self) -> list[Confirmed]:
-        return self._store.confirmed(self._study.name) if self._resume else []
-
-    def keep(self, confirmed: Sequence[Confirmed]) -> None:
-        self._store.add_confirmed(confirmed)
-
-
-def _nothing(study: Study, recorder: _Recorder, failure: TrialFailed, out: Console) -> int:
+def _nothing(study: Study, recorder: Recorder, failure: TrialFailed, out: Console) -> int:
     """The end of a job that could ask nothing: one row says why, however often it is tried."""
     params = study.spec.default_point.params
     told = recorder.find(params, Role.CANDIDATE)

@@ -186,13 +186,17 @@ class _Loop:
             return self._recorder.add(trial)
 
     def _sample_the_best_in_full(self) -> None:
-        """Measure the best again while it is one that an earlier run stopped, beside a better one, too soon."""
-        trials = self._tally.trials
+        """Measure the best again while it is one that an earlier run stopped, beside a better one, too soon.
+
+        Each once: what is stopped again is beside a better one that the evaluator knows and this search does not.
+        """
+        trials, again = self._tally.trials, set[int]()
         while True:
             timed = [(ms, i) for i, t in enumerate(trials) if (ms := _candidate_ms(t)) is not None]
             place = min(timed)[1] if timed else None
-            if place is None or STOPPED not in trials[place].details:
+            if place is None or place in again or STOPPED not in trials[place].details:
                 return
+            again.add(place)
             trials[place] = self._record(self._start(trials[place].point, anew=True))
 
 

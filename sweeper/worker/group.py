@@ -73,8 +73,12 @@ class DeviceGroup:
         return sum(lane.starved_s for lane in self._lanes)
 
     def prepare(self, spec: KernelSpec, dims: Mapping[str, int], seed: int) -> None:
-        """Let every device begin to prepare the problem; `ready` waits for it."""
+        """Let every device begin to prepare the problem; `ready` waits for it.
+
+        The best time of an earlier problem is forgotten.
+        """
         with self._changed:
+            self._best_ms = None
             for lane in self._lanes:
                 lane.problem, lane.prepared = (spec, dims, seed), Future()
                 if lane.thread is None:

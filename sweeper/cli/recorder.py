@@ -1,0 +1,60 @@
+"""Where a job's trials and confirmations go, and where earlier ones are found."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from sweeper.model import Confirmed, Point, Role, Trial
+from sweeper.store import Store, other_stores
+from sweeper.tune import Study
+
+__all__ = ["Recorder"]
+
+
+class Recorder:
+    """The command's store for one study, and the stores of earlier runs to answer from.
+
+    With `resume` what was stored before answers, in `store` and in the folders under `runs_root`, if any.
+    Trials are numbered from 1 in the order they are stored; a library's from 0 downwards.
+    """
+
+    def __init__(self, store: Store, study: Study, *, resume: bool, runs_root: Path | None) -> None:
+        self._store = store
+        self._study = study
+        known = store.trials(study.name)
+        self._resume = resume
+        self._own = {(t.role, t.point.key): t for t in known} if resume else {}
+        elsewhere = runs_root if resume else None
+        self._earlier = other_stores(elsewhere, study.context, besides=store) if elsewhere else []
+        self.counts: Counter[str] = Counter()
+        self._next = max([0, *(t.number for t in known)]) + 1
+        self._next_baseline = min([1, *(t.number for t in known)]) - 1
+
+    def find(self, params: Mapping[str, Any], role: Role) -> Trial | None:
+        own = self._own.get((role, Point.of(params).key))
+        earlier = (store.find(self._study.context, params, role) for store in self._earlier)
+        found = (trial for trial in itertools.chain([own], earlier) if trial is not None)
+        return next((trial for trial in found if self._study.reusable(trial)), None)
+
+    def add(self, trial: Trial) -> Trial:
+        if trial.role is Role.CANDIDATE:
+            self.counts[trial.status.value] += 1
+        own = self._own.get((trial.role, trial.point.key))
+        if own is not None and own == trial:
+            return own
+        if trial.role is Role.BASELINE:
+            number, self._next_baseline = self._next_baseline, self._next_baseline - 1
+        else:
+            number, self._next = self._next, self._next + 1
+        return self._store.add(replace(trial, study=self._study.name, shape=self._study.shape, number=number))
+
+    def confirmed(self) -> list[Confirmed]:
+        return self._store.confirmed(self._study.name) if self._resume else []
+
+    def keep(self, confirmed: Sequence[Confirmed]) -> None:
+        self._store.add_confirmed(confirmed)

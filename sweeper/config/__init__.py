@@ -1,0 +1,23 @@
+"""The typed schema of `conf/` and the strict check of a composed configuration against it."""
+
+from __future__ import annotations
+
+from sweeper.config.schema import (
+    BackendConfig,
+    BuildConfig,
+    Config,
+    MeasureConfig,
+    SearchConfig,
+    ShapeConfig,
+)
+from sweeper.config.validation import validate
+
+__all__ = [
+    "BackendConfig",
+    "BuildConfig",
+    "Config",
+    "MeasureConfig",
+    "SearchConfig",
+    "ShapeConfig",
+    "validate",
+]

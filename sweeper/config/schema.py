@@ -1,0 +1,124 @@
+"""The typed schema of `conf/`: what a configuration may say, and what it says where nothing is given."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sweeper.backend.base import MeasureProtocol
+from sweeper.report import Pitfall
+
+__all__ = ["BackendConfig", "BuildConfig", "Config", "MeasureConfig", "SearchConfig", "ShapeConfig"]
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeConfig:
+    """The problem's sizes by lower-case name; `name` is None for one-off sizes."""
+
+    name: str | None
+    sizes: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class SearchConfig:
+    """`budget` distinct configurations (None: all), asked in an order that `seed` fixes.
+
+    `lookahead` configurations are asked before the first of them is told, so that they build side
+    by side; it changes what a model-guided sampler knows, so it does not follow the machine's size.
+    A search whose order no result changes (grid, random) is asked as far ahead as the machine can use.
+    With `default_first` the kernel's default configuration is asked before all others.
+    """
+
+    name: str = "tpe"
+    budget: int | None = 50
+    seed: int = 0
+    lookahead: int = 8
+    objective: str = "time_ms"
+    direction: str | None = None
+    default_first: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureConfig(MeasureProtocol):
+    """A named measuring protocol.
+
+    A configuration found to be `stop_factor` times slower than the best so far is not sampled any further,
+    since it cannot become the best (None: all are sampled alike).
+
+    After a search the best `confirm` configurations, the kernel's default one and the libraries are timed
+    once more, in `confirm_blocks` blocks of random order (0: not). A difference below `least_effect`,
+    relative, is none that anybody would act on.
+    """
+
+    name: str = "default"
+    stop_factor: float | None = None
+    confirm: int = 4
+    confirm_blocks: int = 12
+    least_effect: float = 0.01
+
+    def conditions(self) -> dict[str, Any]:
+        """What the result of a single configuration depends on: all but how finalists are compared.
+
+        Of energy there is a word only where it is measured.
+        """
+        left_out = {"confirm", "confirm_blocks", "least_effect"}
+        if self.objective == "time":
+            left_out |= {"objective", "energy_seconds"}
+        values = {**dataclasses.asdict(self), "stop_factor": self.stops_at}
+        return {name: value for name, value in values.items() if name not in left_out}
+
+    @property
+    def stops_at(self) -> float | None:
+        """`stop_factor` where times alone rank: a slower configuration may well use less energy."""
+        return self.stop_factor if self.objective == "time" else None
+
+
+@dataclass(frozen=True, slots=True)
+class BackendConfig:
+    """Where kernels run: `device` is a GPU's index, `target` the GPU assumed where there is none.
+
+    `devices` lets several serve one search: their indices, or `all`. They must be of one kind, unless
+    `mixed_devices` says that times of different products may stand side by side. A GPU that others are
+    using is refused unless `allow_shared`.
+    """
+
+    name: str = "auto"
+    device: int = 0
+    devices: str | tuple[int, ...] | None = None
+    mixed_devices: bool = False
+    target: str = "h200"
+    path: str | None = None
+    allow_shared: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BuildConfig:
+    """How configurations are compiled: `workers` 0 means one a processor."""
+
+    compiler: str = "auto"
+    workers: int = 0
+    deadline_s: float = 120.0
+    cache: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """A whole run's configuration, checked. `kernel` is the description's node, checked by `kernel.load`."""
+
+    kernel: Mapping[str, Any]
+    shape: ShapeConfig
+    search: SearchConfig = SearchConfig()
+    measure: MeasureConfig = MeasureConfig()
+    backend: BackendConfig = BackendConfig()
+    build: BuildConfig = BuildConfig()
+    baseline: tuple[str, ...] = ()
+    results_dir: str | None = None
+    resume: bool = True
+    seed: int = 42
+    fail_fast: bool = False
+    dry_run: bool = False
+    report: str | None = None
+    pitfalls: tuple[Pitfall, ...] = ()
