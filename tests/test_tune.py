@@ -367,7 +367,6 @@ class TestStoppingEarly:
         assert (time_ms(best), best.details.get(STOPPED)) == (4.5, None)
         assert len(tally.trials) == 4
 
-
     def test_what_an_evaluator_knows_from_elsewhere_does_not_keep_a_search_from_its_end(self) -> None:
         """Stopped beside a better one that this search never saw, the best is measured once more, not for ever."""
         world = FakeWorld(by_tile)
