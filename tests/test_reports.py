@@ -350,7 +350,13 @@ extern "C" __global__ void product(const float* A, const float* B, float* C, int
 
 
 def test_fail_fast_goes_on_past_a_rung_that_cannot_run(elsewhere: Path) -> None:
-    command = ("experiment=ladder", "kernel=tma_pipeline,naive", "+shape=tiny", "search.budget=1", "fail_fast=true")
+    command = (
+        "experiment=ladder",
+        "kernel=tma_pipeline,naive",
+        "+shape=tiny",
+        "search.budget=1",
+        "fail_fast=true",
+    )
     assert sweep(*command, "results_dir=out") == 0
     assert {r["kernel"] for r in rows(Path("out")) if r["status"] == "ok"} == {"naive"}
 
