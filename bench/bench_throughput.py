@@ -31,7 +31,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from throughput_one import MARK
 from throughput_report import summary, write
 
 from sweeper.cli.session import feasible_space
@@ -274,11 +273,11 @@ def in_own_process(part: str, points: int, chosen: argparse.Namespace, cache: Pa
         stdin=subprocess.DEVNULL,
     )  # fmt: skip
     seconds = time.perf_counter() - began
-    found = [line for line in done.stdout.splitlines() if line.startswith(MARK)]
+    found = [line for line in done.stdout.splitlines() if line.startswith("{")]
     if done.returncode != 0 or not found:
         print(f"{part} ({points} points) failed:\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}", flush=True)
         return {}
-    result: dict[str, Any] = json.loads(found[-1].removeprefix(MARK))
+    result: dict[str, Any] = json.loads(found[-1])
     result["process_seconds"] = seconds
     return result
 

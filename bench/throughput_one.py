@@ -1,7 +1,7 @@
 """One run of `bench_throughput.py` in a process of its own: `python bench/throughput_one.py PART POINTS SIZE …`.
 
 The process that will own the GPU starts first, as it does in a command, and loads beside this one's modules.
-Prints the result as one line of JSON behind RESULT.
+Prints the result as one line of JSON, the last.
 """
 
 from __future__ import annotations
@@ -13,9 +13,7 @@ from collections.abc import Sequence
 
 from sweeper.worker.spare import drop_spare, keep_spare
 
-__all__ = ["MARK", "main"]
-
-MARK = "RESULT "
+__all__ = ["main"]
 
 
 def main(given: Sequence[str] | None = None) -> int:
@@ -40,7 +38,7 @@ def main(given: Sequence[str] | None = None) -> int:
             found = run_ours(chosen.part, chosen.points, chosen.size, chosen.backend, chosen.workers)
     finally:
         drop_spare()
-    print(MARK + json.dumps(found))
+    print(json.dumps(found))
     return 0
 
 

@@ -4,34 +4,34 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy.typing as npt
-
-if TYPE_CHECKING:
-    from sweeper.problem.problem import Problem
 
 __all__ = ["InputsAhead"]
 
 Inputs = dict[str, npt.NDArray[Any]]
 
 
+class _Problem(Protocol):
+    @property
+    def key(self) -> str: ...
+
+    def inputs(self) -> Inputs: ...
+
+
 class InputsAhead:
     """Begins at once to generate the inputs of the problem that `make` gives, for the one who asks first.
 
-    What goes wrong meanwhile is nobody's affair: whoever generates them later meets it again.
+    A problem that has these as its `ahead` takes them, if they are its own. What goes wrong meanwhile is
+    nobody's affair: whoever generates them later meets it again.
     """
 
-    def __init__(self, make: Callable[[], Problem]) -> None:
+    def __init__(self, make: Callable[[], _Problem]) -> None:
         self._key = ""
         self._inputs: Inputs | None = None
         self._thread = threading.Thread(target=self._generate, args=(make,), name="inputs", daemon=True)
         self._thread.start()
-
-    def given_to(self, problem: Problem) -> Problem:
-        """`problem`, whose `inputs` takes these if they are its own."""
-        return replace(problem, ahead=self)
 
     def take(self, key: str) -> Inputs | None:
         """The inputs of the problem of that key, once; None where they are another's, or taken."""
@@ -39,7 +39,7 @@ class InputsAhead:
         inputs, self._inputs = self._inputs, None
         return inputs if key == self._key else None
 
-    def _generate(self, make: Callable[[], Problem]) -> None:
+    def _generate(self, make: Callable[[], _Problem]) -> None:
         try:
             problem = make()
             self._key, self._inputs = problem.key, problem.inputs()

@@ -20,6 +20,7 @@ import gc
 import sys
 import traceback
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +128,7 @@ class Operations:
         if problem.key != self._prepared:
             self._prepared = ""
             if self._ahead is not None:
-                problem, self._ahead = self._ahead.given_to(problem), None
+                problem, self._ahead = replace(problem, ahead=self._ahead), None
             self._backend.prepare(spec, problem)
             self._prepared = problem.key
 
