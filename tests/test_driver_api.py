@@ -24,10 +24,11 @@ class Library:
     def __init__(self) -> None:
         self.status: dict[str, int] = {}
         self.unknown = {NUMBERS["MAX_BLOCKS_PER_MULTIPROCESSOR"]}
+        self.missing: set[str] = set()
         self.retained = threading.Event()
 
     def __getattr__(self, name: str) -> Any:
-        if not name.startswith("cu"):
+        if not name.startswith("cu") or name in self.missing:
             raise AttributeError(name)
         return lambda *arguments: self.status.get(name, 0) or getattr(self, f"do_{name.lower()}")(*arguments)
 
@@ -87,6 +88,14 @@ def test_a_device_is_described_by_the_driver(library: Library) -> None:
     assert (found.name, found.pci_bus_id) == ("NVIDIA H200", "0000:18:00.0")
     assert found.uuid == "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"
     assert (found.memory_bytes, found.cuda_version) == (150_000_000_000, 13010)
+
+
+def test_an_older_driver_tells_the_uuid_by_its_older_name_or_not_at_all(library: Library) -> None:
+    library.missing = {"cuDeviceGetUuid_v2"}
+    library.do_cudevicegetuuid = library.do_cudevicegetuuid_v2
+    assert find_device(0).uuid == "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"
+    library.missing.add("cuDeviceGetUuid")
+    assert find_device(0).uuid == ""
 
 
 def test_attributes_that_the_driver_does_not_know_are_missing_and_not_zero(library: Library) -> None:

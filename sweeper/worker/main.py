@@ -42,9 +42,10 @@ def _emulator(scratch: Path | None, allow_shared: bool) -> Backend:
 BACKENDS: Mapping[str, MakeBackend] = {"cuda": _cuda, "emulator": _emulator}
 
 
-def _load(name: str) -> None:
+def _load(name: str, *, early: bool) -> None:
     """Load what the first request will need, the driver's own start beside it.
 
+    A process that was started `early`, before its first request was known, has time for a library too.
     What cannot be loaded is left to that request, which says so in its reply.
     """
     if name == "cuda":
@@ -53,7 +54,7 @@ def _load(name: str) -> None:
     for module in ["sweeper.worker.operations", *modules.get(name, [])]:
         with contextlib.suppress(ImportError):
             importlib.import_module(module)
-    if name == "cuda":
+    if name == "cuda" and early:
         # The library that most searches are compared with takes as long to load as all the modules.
         with contextlib.suppress(ImportError):
             importlib.import_module("sweeper.backend.cuda.cublas_loading").load("libcublas")
@@ -86,14 +87,14 @@ class _FirstRequest:
 
 
 def run(args: Sequence[str], backends: Mapping[str, MakeBackend] = BACKENDS) -> None:
-    """Serve requests on the backend `args[0]`; then the folder for scratch files, and `shared` or nothing.
+    """Serve requests on the backend `args[0]`; then the folder for scratch files, and `shared`, `early` or nothing.
 
     Does not return: the process ends without running destructors, which a lost context makes hang.
     """
     name, scratch, *rest = args
     make = backends[name]
     handler = _FirstRequest(lambda: make(Path(scratch) if scratch else None, "shared" in rest))
-    serve(handler, meanwhile=lambda: _load(name))
+    serve(handler, meanwhile=lambda: _load(name, early="early" in rest))
     with contextlib.suppress(Exception):
         handler.close()
     sys.stdout.flush()

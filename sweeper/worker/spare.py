@@ -51,13 +51,17 @@ def worker_child(
     scratch: str,
     *,
     shared: bool = False,
+    early: bool = False,
     module: str = WORKER_MODULE,
     env: Mapping[str, str] = {},
 ) -> Child:
-    """The process of a worker, not yet started; `scratch` is a folder, `shared` allows others on the device."""
+    """The process of a worker, not yet started; `scratch` is a folder, `shared` allows others on the device.
+
+    `early` tells it that its first request will be some time in coming.
+    """
     # CUDA's own order is fastest first; PCI order is what nvidia-smi shows.
     environment = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", **env}
-    args = [backend, scratch, *(["shared"] if shared else [])]
+    args = [backend, scratch, *(["shared"] if shared else []), *(["early"] if early else [])]
     return Child(module, args, env=environment, name=f"the {backend} worker")
 
 
@@ -73,7 +77,7 @@ _kept: list[WorkerProcess] = []
 def keep_spare(backend: str) -> None:
     """Start a worker's process for whoever asks first. Raises SetupError."""
     scratch = tempfile.TemporaryDirectory(prefix="sweeper-")
-    process = WorkerProcess(backend, worker_child(backend, scratch.name), scratch)
+    process = WorkerProcess(backend, worker_child(backend, scratch.name, early=True), scratch)
     process.child.start()
     _kept.append(process)
 

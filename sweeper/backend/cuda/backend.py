@@ -19,7 +19,7 @@ from sweeper.backend.cuda.cublas_gemm import neutral_environment
 from sweeper.backend.cuda.cublas_race import Measured, race
 from sweeper.backend.cuda.device import CudaDevice
 from sweeper.backend.cuda.driver_api import find_device, wake
-from sweeper.backend.cuda.identity import claim
+from sweeper.backend.cuda.identity import claim, identified
 from sweeper.backend.cuda.judge import Judge, judge_by, judge_of
 from sweeper.backend.cuda.kernel import LoadedKernel, load_kernel, plain_kernel
 from sweeper.backend.cuda.monitor import READINGS_EVERY_S
@@ -87,14 +87,13 @@ class CudaBackend:
             memory_bytes=found.memory_bytes,
             max_clock_mhz=int(clock) if clock else None,
         )
-        identity = DeviceIdentity(
-            name=found.name,
-            uuid=found.uuid,
-            pci_bus_id=found.pci_bus_id,
-            driver=self._nvml.driver_version() or "",
-            cuda_driver=f"{found.cuda_version // 1000}.{found.cuda_version % 1000 // 10}",
-            memory_bytes=found.memory_bytes,
+        identity = identified(
+            self._nvml,
             index=device,
+            name=found.name,
+            pci_bus_id=found.pci_bus_id,
+            memory_bytes=found.memory_bytes,
+            cuda_version=found.cuda_version,
         )
         return limits, identity
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from sweeper.backend.cuda.device_code import DeviceCode
 from sweeper.backend.cuda.heat import Heat
-from sweeper.backend.cuda.identity import claim, device_uuid
+from sweeper.backend.cuda.identity import claim, identified, no_such_device
 from sweeper.backend.cuda.monitor import READINGS_EVERY_S, Monitor
 from sweeper.backend.cuda.stopwatch import Stopwatch
 from sweeper.device import DeviceIdentity, Target, from_query
@@ -102,12 +102,7 @@ class CudaDevice:
             self.drv.init()
             count = int(self.drv.Device.count())
         if not 0 <= index < count:
-            raise SetupError(
-                f"there is no CUDA device {index}: {count} found",
-                hint=f"choose one of 0 to {count - 1}"
-                if count
-                else "check CUDA_VISIBLE_DEVICES and nvidia-smi",
-            )
+            raise no_such_device(index, count)
         return self.drv.Device(index)
 
     def target(self) -> Target:
@@ -133,15 +128,14 @@ class CudaDevice:
         return attributes
 
     def identity(self) -> DeviceIdentity:
-        version = int(self.drv.get_driver_version())
-        return DeviceIdentity(
-            name=str(self._device.name()),
-            uuid=device_uuid(self.index) or self._nvml.uuid(self.pci_bus_id) or "",
-            pci_bus_id=self.pci_bus_id,
-            driver=self._nvml.driver_version() or "",
-            cuda_driver=f"{version // 1000}.{version % 1000 // 10}",
-            memory_bytes=int(self._device.total_memory()),
+        """Which device it is, as the driver and NVML name it."""
+        return identified(
+            self._nvml,
             index=self.index,
+            name=str(self._device.name()),
+            pci_bus_id=self.pci_bus_id,
+            memory_bytes=int(self._device.total_memory()),
+            cuda_version=int(self.drv.get_driver_version()),
         )
 
     def synchronize(self) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from sweeper.backend.cuda.identity import device_uuid, no_such_device
 from sweeper.errors import SetupError
 
 __all__ = ["DriverDevice", "find_device", "wake"]
@@ -47,7 +48,7 @@ _LIBRARY = "libcuda.so.1"
 
 @dataclass(frozen=True, slots=True)
 class DriverDevice:
-    """What the driver says of one device. `cuda_version` is 1000 × major + 10 × minor."""
+    """What the driver says of one device; `uuid` is empty where it does not tell. `cuda_version` is 1000 × major + 10 × minor."""
 
     index: int
     name: str
@@ -64,27 +65,21 @@ def find_device(index: int) -> DriverDevice:
     count = ctypes.c_int()
     driver.call("cuDeviceGetCount", ctypes.byref(count))
     if not 0 <= index < count.value:
-        raise SetupError(
-            f"there is no CUDA device {index}: {count.value} found",
-            hint=f"choose one of 0 to {count.value - 1}"
-            if count.value
-            else "check CUDA_VISIBLE_DEVICES and nvidia-smi",
-        )
+        raise no_such_device(index, count.value)
     device = ctypes.c_int()
     driver.call("cuDeviceGet", ctypes.byref(device), index)
     name = ctypes.create_string_buffer(_NAME_BYTES)
     driver.call("cuDeviceGetName", name, _NAME_BYTES, device)
     bus = ctypes.create_string_buffer(_NAME_BYTES)
     driver.call("cuDeviceGetPCIBusId", bus, _NAME_BYTES, device)
-    memory, version, raw = ctypes.c_size_t(), ctypes.c_int(), (ctypes.c_ubyte * 16)()
+    memory, version = ctypes.c_size_t(), ctypes.c_int()
     driver.call("cuDeviceTotalMem_v2", ctypes.byref(memory), device)
     driver.call("cuDriverGetVersion", ctypes.byref(version))
-    driver.call("cuDeviceGetUuid_v2", raw, device)
     return DriverDevice(
         index=index,
         name=name.value.decode(errors="replace"),
         pci_bus_id=bus.value.decode(),
-        uuid=_uuid(bytes(raw)),
+        uuid=device_uuid(index) or "",
         memory_bytes=memory.value,
         cuda_version=version.value,
         attributes=driver.attributes(device),
@@ -153,7 +148,3 @@ class _Driver:
         self._library.cuGetErrorName(status, ctypes.byref(text))
         return text.value.decode() if text.value else f"error {status}"
 
-
-def _uuid(raw: bytes) -> str:
-    text = raw.hex()
-    return f"GPU-{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

@@ -10,10 +10,11 @@ import tempfile
 import time
 from pathlib import Path
 
+from sweeper.device import DeviceIdentity
 from sweeper.device.nvml import Nvml
 from sweeper.errors import SetupError
 
-__all__ = ["claim", "device_uuid"]
+__all__ = ["claim", "device_uuid", "identified", "no_such_device"]
 
 # How long a process that has just been killed may still be listed on the device, and hold its lock.
 _LINGER_S = 5.0
@@ -59,6 +60,29 @@ def _open_lock(name: str) -> int | None:
         with contextlib.suppress(OSError):
             return os.open(path, flags, 0o644)
     return None
+
+
+def no_such_device(index: int, count: int) -> SetupError:
+    """What is wrong where device `index` of `count` was asked for."""
+    return SetupError(
+        f"there is no CUDA device {index}: {count} found",
+        hint=f"choose one of 0 to {count - 1}" if count else "check CUDA_VISIBLE_DEVICES and nvidia-smi",
+    )
+
+
+def identified(
+    nvml: Nvml, *, index: int, name: str, pci_bus_id: str, memory_bytes: int, cuda_version: int
+) -> DeviceIdentity:
+    """The identity of CUDA device `index`; `cuda_version` is 1000 × major + 10 × minor."""
+    return DeviceIdentity(
+        name=name,
+        uuid=device_uuid(index) or nvml.uuid(pci_bus_id) or "",
+        pci_bus_id=pci_bus_id,
+        driver=nvml.driver_version() or "",
+        cuda_driver=f"{cuda_version // 1000}.{cuda_version % 1000 // 10}",
+        memory_bytes=memory_bytes,
+        index=index,
+    )
 
 
 def device_uuid(index: int) -> str | None:
