@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from sweeper.model import KernelSpec, Point, canonical_json
 from sweeper.paths import conf_dir
 from sweeper.worker.pool import DeviceWorker
 
-__all__ = ["QUICK", "Bench", "matrices", "no_gpu", "sizes"]
+__all__ = ["QUICK", "Bench", "OnBench", "matrices", "no_gpu", "sizes"]
 
 QUICK = MeasureProtocol(warmup_ms=1.0, min_samples=3, max_samples=6, max_seconds=0.2, deadline_s=20.0)
 
@@ -118,3 +118,16 @@ class Bench:
         with pytest.raises(TrialFailed) as caught:
             self.measure(spec, dims, params, protocol)
         return caught.value
+
+
+class OnBench:
+    """Tests on one backend, named by `backend`, which all of a class share one bench of."""
+
+    backend = ""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def bench(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+        made = Bench(cls.backend, tmp_path_factory.mktemp("bench"))
+        yield made
+        made.close()

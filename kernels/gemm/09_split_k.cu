@@ -7,6 +7,7 @@
 // levels, groups first, so that nobody reads more than a few parts by itself.
 //
 // The counters are zero before the first launch, and whoever completes one sets it back to zero for the next.
+#include "arrival.cuh"
 #include "pipeline.cuh"
 
 // Parts that are added by one block: all up to 16, else about the square root.
@@ -57,18 +58,9 @@ __global__ void __launch_bounds__((BM / WM) * (BN / WN) * 32, BLOCKS)
         to[i * Block::THREADS] =
             Block::swapped(&sum[i / Block::CHUNKS_N][i % Block::CHUNKS_N * Block::WIDTH]);
       }
+      const bool complete = arrives_last(counter, expected, *reinterpret_cast<bool*>(memory));
       __syncthreads();
-      bool* const complete = reinterpret_cast<bool*>(memory);
-      if (threadIdx.x == 0) {
-        __threadfence();
-        *complete = atomicAdd(counter, 1u) == static_cast<unsigned>(expected - 1);
-        if (*complete) atomicExch(counter, 0u);
-        __threadfence();
-      }
-      __syncthreads();
-      const bool result = *complete;
-      __syncthreads();
-      return result;
+      return complete;
     };
     // Adds up what lies at `first`, `first + stride`, …: `count` parts.
     auto add_up = [&](int first, int stride, int count) {

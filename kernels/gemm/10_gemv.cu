@@ -10,8 +10,24 @@
 //
 // Sums are added warp by warp and part by part in a fixed order, the parts by the block that comes last: results
 // are the same to the last bit in every launch.
+#include "arrival.cuh"
 #include "element.cuh"
 #include "vector.cuh"
+
+// Adds up the SPLITS parts of tile `group`, in their order, and stores the rows×columns of it that C has there.
+template <typename T, int SPLITS, int ROWS, int COLUMNS, int THREADS>
+__device__ __forceinline__ void add_parts(Output<T>* C, const Accumulator<T>* partial, int group, int rows, int columns,
+                                          int ldc) {
+  const Accumulator<T>* const parts = partial + static_cast<size_t>(group) * SPLITS * ROWS * COLUMNS;
+  for (int i = threadIdx.x; i < ROWS * COLUMNS; i += THREADS) {
+    const int row = i / COLUMNS, column = i % COLUMNS;
+    if (row >= rows || column >= columns) continue;
+    Accumulator<T> total{};
+#pragma unroll 8
+    for (int p = 0; p < SPLITS; ++p) total += parts[static_cast<size_t>(p) * ROWS * COLUMNS + i];
+    C[static_cast<size_t>(row) * ldc + column] = narrow<T>(total);
+  }
+}
 
 template <typename T, int ROWS, int VEC, int ACROSS, int DOWN, int UNROLL, int SPLITS>
 __global__ void __launch_bounds__(ACROSS* DOWN * 32)
@@ -113,24 +129,8 @@ __global__ void __launch_bounds__(ACROSS* DOWN * 32)
   }
   if (SPLITS == 1) return;
 
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    __threadfence();
-    last = atomicAdd(&arrived[group], 1u) == SPLITS - 1;
-    if (last) atomicExch(&arrived[group], 0u);
-    __threadfence();
-  }
-  __syncthreads();
-  if (!last) return;
-  const Sum* const all = partial + static_cast<size_t>(group) * SPLITS * ROWS * COLUMNS;
-  for (int i = threadIdx.x; i < ROWS * COLUMNS; i += THREADS) {
-    const int row = i / COLUMNS, column = column0 + i % COLUMNS;
-    if (row >= rows || column >= N) continue;
-    Sum total{};
-#pragma unroll 8
-    for (int p = 0; p < SPLITS; ++p) total += all[static_cast<size_t>(p) * ROWS * COLUMNS + i];
-    C[static_cast<size_t>(row) * ldc + column] = narrow<T>(total);
-  }
+  if (!arrives_last(&arrived[group], SPLITS, last)) return;
+  add_parts<T, SPLITS, ROWS, COLUMNS, THREADS>(C + column0, partial, group, rows, N - column0, ldc);
 }
 
 // Few columns instead: each element of A, a row of which runs along k, serves N multiply-adds.
@@ -207,22 +207,7 @@ __global__ void __launch_bounds__(WARPS * 32)
   }
   if (SPLITS == 1) return;
 
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    __threadfence();
-    last = atomicAdd(&arrived[group], 1u) == SPLITS - 1;
-    if (last) atomicExch(&arrived[group], 0u);
-    __threadfence();
-  }
-  __syncthreads();
-  if (!last) return;
-  const Sum* const all = partial + static_cast<size_t>(group) * SPLITS * HEIGHT * COLUMNS;
-  for (int i = threadIdx.x; i < HEIGHT * COLUMNS; i += THREADS) {
-    const int row = first_row + i / COLUMNS, column = i % COLUMNS;
-    if (row >= M || column >= columns) continue;
-    Sum total{};
-#pragma unroll 8
-    for (int p = 0; p < SPLITS; ++p) total += all[static_cast<size_t>(p) * HEIGHT * COLUMNS + i];
-    C[static_cast<size_t>(row) * ldc + column] = narrow<T>(total);
-  }
+  if (!arrives_last(&arrived[group], SPLITS, last)) return;
+  add_parts<T, SPLITS, HEIGHT, COLUMNS, THREADS>(C + static_cast<size_t>(first_row) * ldc, partial, group,
+                                                 M - first_row, columns, ldc);
 }

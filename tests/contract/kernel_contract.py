@@ -6,10 +6,8 @@ class TestMine(KernelContract):
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
-from bench_rig import Bench, matrices, sizes
+from bench_rig import Bench, OnBench, matrices, sizes
 
 from sweeper.cli.session import feasible_space
 from sweeper.errors import ConfigError, KernelError, NoValidConfiguration
@@ -172,17 +170,8 @@ def matrix_source(element: str, fragment: str, depth: int, round_operands: str =
     return text.replace("DEPTH", str(depth)).replace("ROUND", round_operands)
 
 
-class KernelContract:
+class KernelContract(OnBench):
     """Kernels on one backend, named by `backend`."""
-
-    backend = ""
-
-    @pytest.fixture(scope="class")
-    @classmethod
-    def bench(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-        made = Bench(cls.backend, tmp_path_factory.mktemp("bench"))
-        yield made
-        made.close()
 
     @pytest.mark.parametrize("dtype", DTYPES)
     @pytest.mark.parametrize("name", list(CONFIGURATIONS))

@@ -6,11 +6,10 @@ class TestMine(LadderContract):
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from bench_rig import Bench
+from bench_rig import Bench, OnBench
 
 __all__ = ["CONFIGURATIONS", "LadderContract"]
 
@@ -62,17 +61,8 @@ SHAPES = {
 }
 
 
-class LadderContract:
+class LadderContract(OnBench):
     """The ladder on one backend, named by `backend`."""
-
-    backend = ""
-
-    @pytest.fixture(scope="class")
-    @classmethod
-    def bench(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-        made = Bench(cls.backend, tmp_path_factory.mktemp("ladder"))
-        yield made
-        made.close()
 
     @pytest.mark.parametrize(("name", "dtype"), CASES)
     def test_a_rung_is_right_at_every_edge(self, bench: Bench, name: str, dtype: str) -> None:

@@ -6,11 +6,9 @@ class TestMine(PitfallsContract):
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 import yaml
-from bench_rig import Bench
+from bench_rig import Bench, OnBench
 
 from sweeper.paths import conf_dir
 from sweeper.report import Pitfall
@@ -24,18 +22,10 @@ PITFALLS = [Pitfall(**pitfall) for pitfall in _NODE["pitfalls"]]
 EDGES = [(1, 1, 1), (3, 5, 43), (131, 69, 37)]
 
 
-class PitfallsContract:
+class PitfallsContract(OnBench):
     """The pairs of `experiment=pitfalls` on one backend, named by `backend`, in the precision `classes`."""
 
-    backend = ""
     classes: tuple[str, ...] = ("float32", "float64", "float16", "bfloat16", "int8")
-
-    @pytest.fixture(scope="class")
-    @classmethod
-    def bench(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-        made = Bench(cls.backend, tmp_path_factory.mktemp("pitfalls"))
-        yield made
-        made.close()
 
     @pytest.mark.parametrize("pitfall", PITFALLS, ids=lambda p: p.kernel)
     @pytest.mark.parametrize("side", ["spoiled", "sound"])

@@ -6,12 +6,11 @@ class TestMine(StorageContract):
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import yaml
-from bench_rig import Bench, sizes
+from bench_rig import Bench, OnBench, sizes
 
 from sweeper.errors import ConfigError
 from sweeper.model import KernelSpec, Status
@@ -114,17 +113,8 @@ def spaced(m: int, n: int, k: int) -> dict[str, int]:
     return dims(m, n, k, LDA=k + 5, LDB=n + 3, LDC=n + 7)
 
 
-class StorageContract:
+class StorageContract(OnBench):
     """Kernels on one backend, named by `backend`."""
-
-    backend = ""
-
-    @pytest.fixture(scope="class")
-    @classmethod
-    def bench(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-        made = Bench(cls.backend, tmp_path_factory.mktemp("bench"))
-        yield made
-        made.close()
 
     # --- Rows that lie apart --------------------------------------------------------------------------
 
