@@ -66,7 +66,7 @@ class InstantWorld:
         return Ticket(point, build, device=self.identity)
 
     def baseline(self, library: str) -> Ticket:
-        raise AssertionError("no library is asked for")
+        raise AssertionError(f"nobody asks for {library} here")
 
     def seen(self, time_ms: float) -> None: ...
 

@@ -32,6 +32,7 @@ class Grid:
 
 
 def rich_table(grid: Grid) -> Table:
+    """`grid` for the terminal."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")

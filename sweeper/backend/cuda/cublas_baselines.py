@@ -61,6 +61,7 @@ class Baselines:
             yield found
 
     def close(self) -> None:
+        """Give the libraries' handles back; the next one that is asked for starts anew."""
         for library in (self._cublas, self._cublaslt):
             if library is not None:
                 library.close()

@@ -48,7 +48,10 @@ _LIBRARY = "libcuda.so.1"
 
 @dataclass(frozen=True, slots=True)
 class DriverDevice:
-    """What the driver says of one device; `uuid` is empty where it does not tell. `cuda_version` is 1000 × major + 10 × minor."""
+    """What the driver says of one device; `uuid` is empty where it does not tell.
+
+    `cuda_version` is 1000 × major + 10 × minor.
+    """
 
     index: int
     name: str
@@ -147,4 +150,3 @@ class _Driver:
         text = ctypes.c_char_p()
         self._library.cuGetErrorName(status, ctypes.byref(text))
         return text.value.decode() if text.value else f"error {status}"
-

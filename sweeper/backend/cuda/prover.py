@@ -95,6 +95,7 @@ class Prover:
         return replace(timing, energy=measure_energy(self._device, run, first, each_ms, seconds))
 
     def verification(self, prepared: Prepared, judge: Judge, way: Launcher | Trip) -> Verification:
+        """What proves the launches, or the trips, of `way` by `judge`."""
         run = way.prove if isinstance(way, Trip) else way
         return Verification(self._device, prepared.sets.first, judge.comparison, judge.watch, run)
 
