@@ -23,7 +23,7 @@ SPACE = (
     "kernel.params.tm=[4,8]",
     "kernel.params.tn=[4,8]",
 )
-_LONGEST_S = 25
+_LONGEST_S = 60
 Times = dict[str, tuple[float, float, float]]
 
 

@@ -31,8 +31,8 @@ def lines(path: str) -> dict[str, list[str]]:
 def test_a_course_is_measured_and_has_the_library_marked(capsys: pytest.CaptureFixture[str]) -> None:
     command = [
         "experiment=ladder",
-        "kernel=naive,tiled,register_tile,gemv",
-        "shape=medium",
+        "kernel=naive,tiled,register_tile,tma_pipeline",
+        "shape=1025x1025x1025",
         "search.budget=2",
     ]
     assert main([*command, "build.compiler=nvrtc", "results_dir=out"]) == 0
@@ -42,7 +42,8 @@ def test_a_course_is_measured_and_has_the_library_marked(capsys: pytest.CaptureF
     assert "cublas" in table
     said = capsys.readouterr().out
     assert "│" in said
-    assert "not here: gemv (rung 10): requires M <= 16" in said
+    assert "not here: tma_pipeline (rung 8): " in said
+    assert "LDA * 4 % 16 == 0: 4 != 0 (LDA = 1025)" in said
 
 
 def test_a_mistake_costs_time_and_the_counter_shows_it(capsys: pytest.CaptureFixture[str]) -> None:
