@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import resource
@@ -148,6 +149,20 @@ def test_the_innermost_and_latest_mount_decides(tmp_path: Path) -> None:
 
 
 # What a store does not take
+
+
+def test_a_store_of_the_second_version_is_opened_and_keeps_its_trials(tmp_path: Path) -> None:
+    path = tmp_path / "study.db"
+    with Store(path) as store:
+        store.add(trial(1))
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.executescript(
+            "DROP TABLE attempts; CREATE TABLE attempts (context TEXT, params_key TEXT, count INTEGER NOT NULL,"
+            " PRIMARY KEY (context, params_key)); UPDATE meta SET value = '2' WHERE name = 'schema'"
+        )
+    with Store(path) as store:
+        assert [t.number for t in store.trials()] == [1]
+        store.begin("c0ffee", [{"tile": 8}])
 
 
 def test_a_newer_schema_is_refused_and_says_what_to_do(tmp_path: Path) -> None:

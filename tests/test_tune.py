@@ -171,6 +171,36 @@ def test_a_failed_configuration_is_a_row_with_its_reason_and_the_loop_goes_on() 
     assert tally.valid == 4
 
 
+class Machine:
+    """Knows of one configuration that the machine did not survive."""
+
+    def __init__(self, tile: int, times: int) -> None:
+        self.tile, self.times = tile, times
+        self.begun: list[int] = []
+
+    def begin(self, params: Mapping[str, Any]) -> int:
+        self.begun.append(params["tile"])
+        return self.times if params["tile"] == self.tile else 0
+
+
+def test_what_the_machine_went_down_with_twice_is_a_crash_and_not_run_again() -> None:
+    world = FakeWorld(by_tile)
+    tally, memory = run(world, attempts=Machine(8, 2))
+    failed = [t for t in memory.trials if t.status is Status.CRASH]
+    assert [t.params["tile"] for t in failed] == [8]
+    assert "begun 2 times, and each time the machine went down" in failed[0].reason
+    assert tally.valid == len(memory.trials) - 1
+    again, _ = run(FakeWorld(by_tile), Memory(memory.trials), attempts=Machine(8, 0))
+    assert again.reused == len(memory.trials)
+
+
+def test_what_the_machine_went_down_with_once_is_tried_again() -> None:
+    machine = Machine(8, 1)
+    tally, memory = run(FakeWorld(by_tile), attempts=machine)
+    assert tally.valid == len(memory.trials)
+    assert sorted(machine.begun) == sorted(t.params["tile"] for t in memory.trials)
+
+
 def test_fail_fast_stops_after_the_failure_was_recorded() -> None:
     failure = TrialFailed(Status.CRASH, Stage.LAUNCH, "SIGSEGV")
     _, memory = run(FakeWorld(lambda p: failure if p.params["tile"] == 4 else by_tile(p)), fail_fast=True)

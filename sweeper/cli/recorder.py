@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -9,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from sweeper.errors import StorageError
 from sweeper.model import Confirmed, Point, Role, Trial
 from sweeper.store import Store, other_stores
 from sweeper.tune import Study
@@ -20,12 +22,14 @@ class Recorder:
     """The command's store for one study, and the stores of earlier runs to answer from.
 
     With `resume` what was stored before answers, in `store` and in the folders under `runs_root`, if any.
-    Trials are numbered from 1 in the order they are stored; a library's from 0 downwards.
+    Trials are numbered from 1 in the order they are stored; a library's from 0 downwards. The study is this
+    process's alone until `close`. Raises StorageError that names the process which has it.
     """
 
     def __init__(self, store: Store, study: Study, *, resume: bool, runs_root: Path | None) -> None:
         self._store = store
         self._study = study
+        store.claim(study.name)
         known = store.trials(study.name)
         self._resume = resume
         self._own = {(t.role, t.point.key): t for t in known} if resume else {}
@@ -34,6 +38,27 @@ class Recorder:
         self.counts: Counter[str] = Counter()
         self._next = max([0, *(t.number for t in known)]) + 1
         self._next_baseline = min([1, *(t.number for t in known)]) - 1
+        self._in_vain = store.begun_in_vain(study.context)
+        self._under_way: list[Mapping[str, Any]] | None = None
+
+    def close(self) -> None:
+        """Let others work on the study."""
+        # Where this cannot be written, the claim ends with the process.
+        with contextlib.suppress(StorageError):
+            self._store.release(self._study.name)
+
+    def begin(self, params: Mapping[str, Any]) -> int:
+        """Note that `params` is under way; how often the machine went down while it was.
+
+        Only the first is written at once. Those after it are asked long before they run, and a trial is stored
+        meanwhile: one write for both.
+        """
+        if self._under_way is None:
+            self._store.begin(self._study.context, [params])
+            self._under_way = []
+        else:
+            self._under_way.append(params)
+        return self._in_vain.get(Point.of(params).key, 0)
 
     def find(self, params: Mapping[str, Any], role: Role) -> Trial | None:
         own = self._own.get((role, Point.of(params).key))
@@ -51,7 +76,9 @@ class Recorder:
             number, self._next_baseline = self._next_baseline, self._next_baseline - 1
         else:
             number, self._next = self._next, self._next + 1
-        return self._store.add(replace(trial, study=self._study.name, shape=self._study.shape, number=number))
+        begun, self._under_way = self._under_way or [], []
+        named = replace(trial, study=self._study.name, shape=self._study.shape, number=number)
+        return self._store.add(named, begun)
 
     def confirmed(self) -> list[Confirmed]:
         return self._store.confirmed(self._study.name) if self._resume else []

@@ -19,6 +19,7 @@ from sweeper.device import Target, target
 from sweeper.errors import ConfigError, ExpressionError, NoValidConfiguration, TrialFailed
 from sweeper.evaluate import make_evaluator
 from sweeper.kernel import description as kernel
+from sweeper.kernel.layout import shape_suffix
 from sweeper.kernel.sizes import differing, shape_text
 from sweeper.model import KernelSpec, Role, Stage, Status, TimeSource, Trial
 from sweeper.problem import resolve
@@ -69,7 +70,8 @@ class Job:
 def problem_dims(spec: KernelSpec, config: Config) -> tuple[dict[str, int], str]:
     """The sizes by upper-case name, and what to call them: the shape's name, or `1000x900x77`.
 
-    An optional size is among them, and in the name, where it is not what it would be by itself: `large-lda4104`.
+    An optional size is among them, and in the name, where it is not what it would be by itself: `large-lda4104`;
+    so is a layout with a transposed operand: `large-nt`.
     """
     given = config.shape.sizes
     dims = {name: given.get(name.lower(), default or _DEFAULT_SIZE) for name, default in spec.dims.items()}
@@ -78,7 +80,7 @@ def problem_dims(spec: KernelSpec, config: Config) -> tuple[dict[str, int], str]
     named = config.shape.name or (_DEFAULT_SHAPE if untouched else shape_text(dims))
     # A named shape is one of M, N and K: what else a kernel has is told as an optional size is.
     more = {name: size for name, size in dims.items() if config.shape.name and _is_more(spec, name, size)}
-    return dims | unusual, named + shape_text(more | unusual, 0)
+    return dims | unusual, named + shape_text(more | unusual, 0) + shape_suffix(spec.layout)
 
 
 def _is_more(spec: KernelSpec, name: str, size: int) -> bool:
@@ -118,25 +120,26 @@ def run(job: Job, out: Console, say_once: Callable[[str], None], facts: dict[str
             evaluator=evaluator,
             protocol=config.measure.conditions(),
         )
-        recorder = Recorder(job.open_store(), study, resume=config.resume, runs_root=job.runs_root)
         facts.update(_facts(study))
-        facts["statuses"] = recorder.counts
-        try:
-            absent = why_not_emulable(spec) or why_not_predictable(spec)
-            if evaluator.backend == "emulator" and absent:
-                raise NoValidConfiguration(absent)
-            space = feasible_space(spec, dims, evaluator.target)
-            require_whole_launches(spec, space, dims, evaluator.target)
-            if not job.brief:
-                _announce(study, space, out)
-            tally = _search(job, study, space, recorder, out)
-            confirmation = _confirm(job, study, space, tally, recorder, out)
-        except NoValidConfiguration as error:
-            failure = TrialFailed(Status.INFEASIBLE, Stage.SPACE, str(error))
-            failure.__cause__ = error
-            return _nothing(study, recorder, failure, out)
-        except TrialFailed as failure:
-            return _nothing(study, recorder, failure, out)
+        recorder = Recorder(job.open_store(), study, resume=config.resume, runs_root=job.runs_root)
+        with closing(recorder):
+            facts["statuses"] = recorder.counts
+            try:
+                absent = why_not_emulable(spec) or why_not_predictable(spec)
+                if evaluator.backend == "emulator" and absent:
+                    raise NoValidConfiguration(absent)
+                space = feasible_space(spec, dims, evaluator.target)
+                require_whole_launches(spec, space, dims, evaluator.target)
+                if not job.brief:
+                    _announce(study, space, out)
+                tally = _search(job, study, space, recorder, out)
+                confirmation = _confirm(job, study, space, tally, recorder, out)
+            except NoValidConfiguration as error:
+                failure = TrialFailed(Status.INFEASIBLE, Stage.SPACE, str(error))
+                failure.__cause__ = error
+                return _nothing(study, recorder, failure, out)
+            except TrialFailed as failure:
+                return _nothing(study, recorder, failure, out)
     facts["seconds"] = tally.seconds
     facts["confirmation"] = next((one.confirmation for one in confirmation.confirmed), None)
     _show(job, study, space, tally, confirmation, time.monotonic() - began, out)
@@ -188,6 +191,7 @@ def _search(job: Job, study: Study, space: Space, recorder: Recorder, out: Conso
             lookahead=max(config.search.lookahead, 1),
             baselines=baselines,
             fail_fast=config.fail_fast,
+            attempts=recorder,
         )
 
 

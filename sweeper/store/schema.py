@@ -1,11 +1,11 @@
 """The tables of a store.
 
 `meta` names the version of the schema; `runs` holds one record of provenance a run; `studies` who works
-on a study at present; `attempts` configurations that were started and are not finished; `trials` one
-row a finished trial, in the order they were stored; `confirmations` one row for each of those that were
-timed in turns after a search.
+on a study at present; `attempts` configurations that were begun and are not finished, once for each time that
+the machine was started meanwhile; `trials` one row a finished trial, in the order they were stored;
+`confirmations` one row for each of those that were timed in turns after a search.
 
-Version 2 added `confirmations`; a store of version 1 is given it when it is opened.
+Version 2 added `confirmations`, version 3 `boot` to `attempts`; an older store is given both when it is opened.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
     "trials",
 ]
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 ROW_END = "."
 _POSTGRESQL_LOCK = 7_933_370
 
@@ -70,7 +70,8 @@ attempts = sa.Table(
     metadata,
     sa.Column("context", sa.Text, primary_key=True),
     sa.Column("params_key", sa.Text, primary_key=True),
-    sa.Column("count", sa.Integer, nullable=False),
+    # Which start of the machine it was begun in.
+    sa.Column("boot", sa.Text, primary_key=True),
 )
 
 _TYPES: dict[str, Any] = {
@@ -142,6 +143,12 @@ def prepare(engine: sa.Engine, place: Place, *, check: bool) -> None:
 
 def create(connection: sa.Connection) -> None:
     """Make the tables that are missing and note the schema's version."""
+    inspector = sa.inspect(connection)
+    if inspector.has_table(attempts.name) and "boot" not in {
+        column["name"] for column in inspector.get_columns(attempts.name)
+    }:
+        # Of version 2, in which nothing wrote to it.
+        attempts.drop(connection)
     metadata.create_all(connection)
     if connection.scalar(sa.select(meta.c.value)) is None:
         connection.execute(sa.insert(meta), {"name": "schema", "value": str(SCHEMA_VERSION)})

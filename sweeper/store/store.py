@@ -20,6 +20,7 @@ from sweeper.model import Confirmed, Point, Role, Trial
 from sweeper.record import decode, encode
 from sweeper.sqlite_file import MOUNTS, cut_off, prepare_folder, unfinished_write
 from sweeper.store import schema
+from sweeper.store.attempts import begun_in_vain, forget_begun, note_begun
 from sweeper.store.engine import address, server_engine, sqlite_engine, transaction
 from sweeper.store.errors import AlreadyStored, Place, corrupt
 from sweeper.store.lease import claim, release, touch
@@ -71,8 +72,8 @@ class Store:
                 self.release(self._claimed[-1])
         self._engine.dispose()
 
-    def add(self, trial: Trial) -> Trial:
-        """Store a finished trial; it is on the disk when this returns.
+    def add(self, trial: Trial, begun: Sequence[Mapping[str, Any]] = ()) -> Trial:
+        """Store a finished trial; it is on the disk when this returns, and so is that those of `begun` are under way.
 
         Raises StorageError where it cannot be written, and where the study has this number already.
         """
@@ -81,7 +82,8 @@ class Store:
             with self._transaction() as connection:
                 row = {"params_key": key, **encode(trial), "row_end": schema.ROW_END}
                 connection.execute(sa.insert(schema.trials), row)
-                connection.execute(_attempts_of(sa.delete(schema.attempts), trial.context, key))
+                forget_begun(connection, trial.context, key)
+                note_begun(connection, trial.context, begun)
                 if trial.study in self._claimed:
                     touch(connection, trial.study)
         except AlreadyStored:
@@ -157,22 +159,21 @@ class Store:
         with self._place.guard(), self._engine.connect() as connection:
             return [json.loads(record) for record in connection.scalars(query)]
 
-    def start(self, context: str, params: Mapping[str, Any]) -> int:
-        """Note that this configuration is about to run, and how often it was begun and never finished.
+    def begin(self, context: str, begun: Sequence[Mapping[str, Any]]) -> None:
+        """Note that these configurations are about to run.
 
-        A configuration that takes the machine down leaves no trial; this is how the next run knows.
+        One that takes the machine down leaves no trial; `begun_in_vain` is how the next run knows.
         """
-        key = Point.of(params).key
-        a = schema.attempts.c
         with self._transaction() as connection:
-            before = connection.scalar(_attempts_of(sa.select(a["count"]), context, key))
-            if before is None:
-                row = {"context": context, "params_key": key, "count": 1}
-                connection.execute(sa.insert(schema.attempts), row)
-                return 0
-            more = sa.update(schema.attempts).values({"count": a["count"] + 1})
-            connection.execute(_attempts_of(more, context, key))
-            return int(before)
+            note_begun(connection, context, begun)
+
+    def begun_in_vain(self, context: str) -> dict[str, int]:
+        """How many times the machine went down with a configuration of `context` begun and not finished, by its key.
+
+        A process that was killed does not count: whoever killed it, the configuration did not.
+        """
+        with self._place.guard(), self._engine.connect() as connection:
+            return begun_in_vain(connection, context)
 
     def claim(self, study: str) -> None:
         """Work on `study` alone until `release` or `close`.
@@ -215,8 +216,3 @@ class Store:
         except BaseException:
             self._engine.dispose()
             raise
-
-
-def _attempts_of(statement: Any, context: str, params_key: str) -> Any:
-    a = schema.attempts.c
-    return statement.where(a.context == context, a.params_key == params_key)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from sweeper.errors import TrialFailed
 from sweeper.model import Point, Role, Stage, Status, Trial
 from sweeper.search.base import Strategy
 from sweeper.space import Space
@@ -24,11 +25,16 @@ from sweeper.table.row import time_ms
 from sweeper.tune.asked import STOPPED, Asked
 from sweeper.tune.study import Study
 
-__all__ = ["Listener", "Recorder", "Tally", "tune"]
+__all__ = ["BEGUN_IN_VAIN", "Attempts", "Listener", "Recorder", "Tally", "tune"]
 
 # A failure that the same configuration would meet again; any other may have been the machine's. One that
 # the space ruled out is asked again only because constraints, which are no part of the context, changed.
 _REPEATABLE = {Status.OK, Status.INFEASIBLE, Status.BUILD_ERROR, Status.LAUNCH_ERROR, Status.WRONG_RESULT}
+# It was tried once and once more.
+_MOST_IN_VAIN = 2
+
+BEGUN_IN_VAIN = "begun_in_vain"
+"""The detail of a trial that was not run again: how often the machine went down before it was finished."""
 
 
 class Recorder(Protocol):
@@ -40,6 +46,14 @@ class Recorder(Protocol):
 
     def add(self, trial: Trial) -> Trial:
         """Make `trial` durable, numbered within its study, and give it back."""
+        ...
+
+
+class Attempts(Protocol):
+    """What is under way, kept where the machine's end does not reach it."""
+
+    def begin(self, params: Mapping[str, Any]) -> int:
+        """Note that this configuration is about to run; how often the machine went down while it did."""
         ...
 
 
@@ -87,18 +101,20 @@ def tune(
     lookahead: int,
     baselines: tuple[str, ...] = (),
     fail_fast: bool = False,
+    attempts: Attempts | None = None,
 ) -> Tally:
     """Search `space` for the least of the study's objective; every configuration asked becomes a trial in `recorder`.
 
     `strategy` makes the strategy, whose modules may be slow to load: libraries run meanwhile.
     `budget` counts distinct configurations, those answered from earlier runs included. `lookahead` of them
     are asked before the first is told; more where no result changes the order. With `fail_fast` the first
-    failed configuration ends the loop after it was recorded.
+    failed configuration ends the loop after it was recorded. A configuration that `attempts` knows to have been
+    under way twice when the machine went down is a crash, and is not run again.
     Raises TrialFailed where the problem itself cannot be prepared, StorageError and SetupError; a failed
     configuration is a trial, not an exception.
     """
     tally = Tally()
-    loop = _Loop(study, recorder, listener, tally)
+    loop = _Loop(study, recorder, listener, tally, attempts)
     with tally.timed("total"):
         loop.run(space, strategy, budget, lookahead, baselines, fail_fast)
     tally.seconds = {**tally.seconds, **study.evaluator.seconds()}
@@ -108,7 +124,15 @@ def tune(
 class _Loop:
     """One run of the loop."""
 
-    def __init__(self, study: Study, recorder: Recorder, listener: Listener, tally: Tally) -> None:
+    def __init__(
+        self,
+        study: Study,
+        recorder: Recorder,
+        listener: Listener,
+        tally: Tally,
+        attempts: Attempts | None,
+    ) -> None:
+        self._attempts = attempts
         self._study = study
         self._recorder = recorder
         self._listener = listener
@@ -156,12 +180,31 @@ class _Loop:
             with self._tally.timed("store"):
                 asked.stored = self._earlier(asked)
         if asked.stored is None:
-            asked.start()
+            asked.failed = self._why_not(asked)
+            if asked.failed is None:
+                asked.start()
         return asked
+
+    def _why_not(self, asked: Asked) -> TrialFailed | None:
+        """What keeps `asked` from being run, which is noted as under way otherwise."""
+        if asked.point is None or self._attempts is None:
+            return None
+        with self._tally.timed("store"):
+            vain = self._attempts.begin(asked.params)
+        if vain < _MOST_IN_VAIN:
+            return None
+        return TrialFailed(
+            Status.CRASH,
+            Stage.LAUNCH,
+            f"begun {vain} times, and each time the machine went down before it was finished: not run again",
+            details={BEGUN_IN_VAIN: vain},
+        )
 
     def _earlier(self, asked: Asked) -> Trial | None:
         found = self._recorder.find(asked.params, asked.role)
-        if found is None or found.status not in _REPEATABLE or found.stage is Stage.SPACE:
+        if found is None or found.stage is Stage.SPACE:
+            return None
+        if found.status not in _REPEATABLE and BEGUN_IN_VAIN not in found.details:
             return None
         return found if self._study.reusable(found) else None
 

@@ -22,6 +22,7 @@ from sweeper.model import (
     Check,
     Launch,
     Mismatch,
+    Point,
     Role,
     Stage,
     Status,
@@ -262,15 +263,35 @@ class StoreContract:
             store.add_run({**late, "ended": "2026-01-02T01:00:00Z"})
             assert store.runs() == [early, {**late, "ended": "2026-01-02T01:00:00Z"}]
 
-    def test_a_configuration_that_was_begun_and_never_finished_is_remembered(self, tmp_path: Path) -> None:
+    def test_what_was_under_way_when_the_machine_went_down_is_remembered(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        params, other = trial().params, {"tile": 99}
+        key = Point.of(params).key
+        for machine_run in ("first", "second", "third"):
+            monkeypatch.setattr("sweeper.store.attempts.boot", lambda name=machine_run: name)
+            with self.open(tmp_path) as store:
+                store.begin("c0ffee", [params, other])
         with self.open(tmp_path) as store:
-            assert store.start("c0ffee", trial().params) == 0
-        with self.open(tmp_path) as store:
-            assert store.start("c0ffee", trial().params) == 1
-            assert store.start("c0ffee", trial().params) == 2
-            assert store.start("another", trial().params) == 0
+            assert store.begun_in_vain("c0ffee")[key] == 2
+            assert store.begun_in_vain("another") == {}
             store.add(trial())
-            assert store.start("c0ffee", trial().params) == 0
+            assert store.begun_in_vain("c0ffee") == {Point.of(other).key: 2}
+
+    def test_a_killed_process_says_nothing_against_what_was_under_way(self, tmp_path: Path) -> None:
+        for _ in range(3):
+            with self.open(tmp_path) as store:
+                store.begin("c0ffee", [trial().params])
+                assert store.begun_in_vain("c0ffee") == {}
+
+    def test_what_is_under_way_is_noted_with_the_trial_before_it(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with self.open(tmp_path) as store:
+            store.add(trial(), begun=[{"tile": 99}])
+        monkeypatch.setattr("sweeper.store.attempts.boot", lambda: "the next")
+        with self.open(tmp_path) as store:
+            assert store.begun_in_vain("c0ffee") == {Point.of({"tile": 99}).key: 1}
 
     def test_a_study_that_was_claimed_is_free_again_once_the_store_is_closed(self, tmp_path: Path) -> None:
         with self.open(tmp_path) as store:
