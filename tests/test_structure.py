@@ -13,9 +13,9 @@ ROOT = Path(sweeper.__file__).parent
 LAYERS = (
     "status", "errors", "dtypes", "paths", "atomic", "redaction", "expressions", "model", "source",
     "device", "kernel", "space",
-    "problem", "resources", "statistics", "wire", "record", "sqlite_file", "process", "emulation", "build",
+    "problem", "resources", "statistics", "wire", "record", "sqlite_file", "recording", "process", "emulation", "build",
     "backend", "worker", "search", "store", "table", "provenance", "report", "config", "evaluate", "tune", "cli",
-    "check", "profile", "__main__",
+    "check", "profile", "doctor", "__main__",
 )  # fmt: skip
 
 
