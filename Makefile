@@ -2,7 +2,7 @@
 PYTHON ?= $(if $(wildcard .venv/bin/python),.venv/bin/python,python3)
 JOBS ?= 2
 
-.PHONY: check lint types test coverage test-gpu bench
+.PHONY: check lint types test coverage test-gpu faults faults-gpu bench
 
 check: lint types coverage
 
@@ -19,6 +19,15 @@ test:
 # The figure without a GPU: what can only run on one is measured on one.
 coverage:
 	$(PYTHON) -m pytest -n $(JOBS) --cov --cov-report=term:skip-covered --cov-fail-under=90
+
+# Every fault that a run has to survive: a hundred kills of the command, and many more odd inputs than `make test` has.
+faults:
+	$(PYTHON) tests/faults/covered.py | \
+	  SWEEPER_TEST_KILLS=100 SWEEPER_TEST_EXAMPLES=1000 xargs -d '\n' $(PYTHON) -m pytest -n $(JOBS)
+
+faults-gpu:
+	$(PYTHON) tests/faults/covered.py gpu | xargs -d '\n' $(PYTHON) -m pytest
+	$(PYTHON) bench/bench_faults.py
 
 test-gpu:
 	$(PYTHON) -m pytest tests/gpu

@@ -1,14 +1,17 @@
 """A worker for tests, `python -m fake_gpu_worker cuda FOLDER`: a GPU by name that times without running.
 
 A configuration takes 1 ms over the sum of its whole parameters. PRETENDED_GPU names the product,
-PRETENDED_DRIVER its driver; every measurement adds a line with its parameters to PRETENDED_CALLS.
+PRETENDED_DRIVER its driver; every measurement adds a line with its parameters to PRETENDED_CALLS. A parameter
+`fate` of 1 to 5 is a configuration that fails: with a wrong result, at launch, out of memory, by a crash, or never.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
+import time
 from collections.abc import Sequence
 
 import numpy as np
@@ -38,6 +41,7 @@ class PretendedBackend:
     ) -> Outcome:
         with open(os.environ["PRETENDED_CALLS"], "a", encoding="utf-8") as calls:
             calls.write(json.dumps(point.params) + "\n")
+        _meet_fate(point.params.get("fate"))
         energy = None if protocol.objective == "time" else _energy(point)
         timing = Timing((_time_ms(point),) * 6, "events", protocol.cache, energy=energy)
         return Outcome(RIGHT, build, launch, timing)
@@ -63,6 +67,22 @@ class PretendedBackend:
         return tuple(found)
 
     def close(self) -> None: ...
+
+
+def _meet_fate(fate: object) -> None:
+    if fate == 1:
+        check = Check(passed=False, checked=4, wrong=3, max_error=1.0, error_ratio=9.0, error_index=(0, 1))
+        raise TrialFailed(
+            Status.WRONG_RESULT, Stage.VERIFY, "3 of 4 elements are wrong", details={"check": check}
+        )
+    if fate == 2:
+        raise TrialFailed(Status.LAUNCH_ERROR, Stage.LAUNCH, "too many resources requested for launch")
+    if fate == 3:
+        raise TrialFailed(Status.OUT_OF_MEMORY, Stage.LAUNCH, "8 GiB wanted, 1 GiB free")
+    if fate == 4:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if fate == 5:
+        time.sleep(3600)
 
 
 def _time_ms(point: Point) -> float:

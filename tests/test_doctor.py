@@ -134,7 +134,7 @@ def test_a_compiler_too_old_for_the_gpu_is_broken(tmp_path: Path, monkeypatch: p
 
 
 class FakeNvml:
-    readings = NvmlReadings()
+    told = NvmlReadings()
     driver: str | None = "580.1"
 
     def __enter__(self) -> Self:
@@ -146,7 +146,9 @@ class FakeNvml:
         return self.driver
 
     def glance(self, pci_bus_id: str) -> NvmlReadings:
-        return self.readings
+        return self.told
+
+    readings = glance
 
 
 @pytest.fixture
@@ -157,7 +159,7 @@ def nvml(monkeypatch: pytest.MonkeyPatch) -> type[FakeNvml]:
 
 
 def test_clocks_that_are_held_down_are_noted_with_their_reason(nvml: type[FakeNvml]) -> None:
-    nvml.readings = NvmlReadings(
+    nvml.told = NvmlReadings(
         sm_clock_mhz=1200, max_sm_clock_mhz=1980, throttle_reasons=("sw_power_cap",), ecc_errors=2
     )
     found = {one.what: one for one in machine.nvml("bus")}
@@ -169,16 +171,16 @@ def test_clocks_that_are_held_down_are_noted_with_their_reason(nvml: type[FakeNv
 
 def test_without_nvml_the_rest_goes_on(nvml: type[FakeNvml]) -> None:
     nvml.driver = None
-    nvml.readings = NvmlReadings(note="NVML is not installed")
+    nvml.told = NvmlReadings(note="NVML is not installed")
     (found,) = machine.nvml("bus")
     assert (found.state, found.text) == (State.NOTE, "NVML is not installed")
     assert machine.others("bus").state is State.NOTE
 
 
 def test_other_processes_are_counted(nvml: type[FakeNvml]) -> None:
-    nvml.readings = NvmlReadings(processes=(17, 23))
+    nvml.told = NvmlReadings(processes=(17, 23))
     assert machine.others("bus").text == "2 on this GPU: 17, 23"
-    nvml.readings = NvmlReadings(processes=())
+    nvml.told = NvmlReadings(processes=())
     assert machine.others("bus").state is State.OK
 
 

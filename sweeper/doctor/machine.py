@@ -80,7 +80,7 @@ def nvml(pci_bus_id: str) -> list[Finding]:
 def others(pci_bus_id: str) -> Finding:
     """Processes with a context on the GPU, of which this is none."""
     with Nvml() as library:
-        processes = library.glance(pci_bus_id).processes
+        processes = library.readings(pci_bus_id).processes
     if processes is None:
         return Finding("other processes", State.NOTE, "unknown, without NVML", _NO_NVML)
     if processes:

@@ -25,6 +25,7 @@ __all__ = ["CompilerRun", "HostCompiler", "cpu_identity", "find_compiler", "run_
 _CANDIDATES = ("g++", "clang++", "c++")
 _HINT = "install one (apt install g++, or pip install ziglang), or name it in the environment variable CXX"
 _LOG_LIMIT = 8 << 20
+_SUPERVISE = Path(__file__).with_name("supervise.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +126,12 @@ def run_compiler(
 ) -> CompilerRun:
     """Run the compiler in `folder` until `deadline` (of `time.monotonic`), then kill all it started.
 
-    Its temporary files go to `folder`, which the caller removes. With `supervisor` (the launcher) it
-    ends when this process is killed. Meanwhile its process is in `running`, for another thread to end it.
+    Its temporary files go to `folder`, which the caller removes. It ends when this process is killed: `supervisor`
+    (the launcher) sees to that, where it has been built already. Meanwhile its process is in `running`, for
+    another thread to end it.
     """
-    prefix = [str(supervisor), "--supervise", str(os.getpid())] if supervisor else []
+    supervised = [str(supervisor), "--supervise"] if supervisor else [sys.executable, "-ES", str(_SUPERVISE)]
+    prefix = [*supervised, str(os.getpid())]
     running = set() if running is None else running
     with tempfile.TemporaryFile(dir=folder) as output:
         try:

@@ -25,6 +25,8 @@ Message = dict[str, Any]
 
 _CHUNK_BYTES = 1 << 16
 _POLL_S = 0.1
+# A driver takes its time with a process whose kernel prints without end: more than 5 s were seen on an H200.
+_REAP_S = 60.0
 _PACKAGE_PARENT = str(Path(__file__).resolve().parents[2])
 
 
@@ -74,7 +76,7 @@ class Child:
         *,
         env: Mapping[str, str] | None = None,
         name: str | None = None,
-        reap_s: float = 5.0,
+        reap_s: float = _REAP_S,
     ) -> None:
         self.module = module
         self.args = tuple(args)

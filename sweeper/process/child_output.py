@@ -40,7 +40,9 @@ class ChildOutput(threading.Thread):
             return
         tail = self._tails[fd]
         tail += chunk
-        del tail[:-_TAIL_BYTES]
+        if len(tail) > _TAIL_BYTES:
+            # A line that lost its beginning would be read as another one.
+            del tail[: max(len(tail) - _TAIL_BYTES, tail.find(b"\n", len(tail) - _TAIL_BYTES) + 1)]
 
     def text(self) -> str:
         parts = (bytes(tail).decode(errors="replace").strip() for tail in self._tails.values())

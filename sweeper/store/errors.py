@@ -50,6 +50,9 @@ class Place:
         except (sqlalchemy.exc.SQLAlchemyError, sqlite3.Error) as error:
             # Not chained: a driver's message may hold the whole address, its password included.
             raise self._said(error) from None
+        except (UnicodeDecodeError, OverflowError) as error:
+            # What should be text, or a number that fits its column, is neither.
+            raise corrupt(self.label, str(error)) from None
 
     def _said(self, error: Exception) -> StorageError:
         original = getattr(error, "orig", None) or error

@@ -75,7 +75,10 @@ def _readable(damaged: Path, table: sa.Table) -> list[dict[str, Any]]:
     rows: dict[Any, dict[str, Any]] = {}
     for order in ("ASC", "DESC"):
         query = f"SELECT * FROM {table.name} NOT INDEXED ORDER BY rowid {order}"  # noqa: S608 - our own names
-        with contextlib.suppress(sqlite3.Error), contextlib.closing(connect_read_only(damaged)) as connection:
+        with (
+            contextlib.suppress(sqlite3.Error, UnicodeDecodeError, OverflowError),
+            contextlib.closing(connect_read_only(damaged)) as connection,
+        ):
             # With this SQLite also reads a file that is shorter than its header says.
             connection.execute("PRAGMA writable_schema=ON")
             for row in connection.execute(query):

@@ -251,13 +251,17 @@ def test_a_compiler_that_hangs_is_killed_with_all_it_started(rig: Rig, tmp_path:
     assert not is_running(int(pid_file.read_text()))
 
 
-def test_a_compiler_ends_when_the_process_that_asked_is_killed(rig: Rig, tmp_path: Path) -> None:
+@pytest.mark.parametrize("supervised", ["by the launcher", "before there is a launcher"])
+def test_a_compiler_ends_when_the_process_that_asked_is_killed(
+    rig: Rig, tmp_path: Path, supervised: str
+) -> None:
     compiler, pid_file = slow_compiler(tmp_path)
+    supervisor = f"Path({str(rig.launcher)!r})" if supervised == "by the launcher" else "None"
     program = f"""
 from pathlib import Path
 from sweeper.emulation import HostCompiler, ModuleSource, compile_module
 compile_module(ModuleSource("k.cu", "", ("k",)), Path("m.so"), compiler=HostCompiler({compiler.command!r}, "gcc", ""),
-               folder=Path({str(tmp_path)!r}), deadline_s=600, supervisor=Path({str(rig.launcher)!r}))
+               folder=Path({str(tmp_path)!r}), deadline_s=600, supervisor={supervisor})
 """
     parent = subprocess.Popen([os.sys.executable, "-c", program])  # type: ignore[attr-defined]
     end = time.monotonic() + 20
