@@ -146,17 +146,24 @@ class ScalarSpec:
 
 @dataclass(frozen=True, slots=True)
 class TensorMapSpec:
-    """A tensor map that the kernel takes behind its other arguments: how TMA copies boxes of `array`.
+    """A tensor map that the kernel takes behind its other arguments: how TMA copies boxes of an array.
 
-    `box` has the sizes of a box in elements, in the order of the array's shape. `swizzle` evaluates to 0, 32,
-    64 or 128 (bytes). What lies outside the array reads as `fill`: `zeros` or `nan`.
+    Which of `arrays` that is `choice` says, counted from 0; None: there is one. `box` has the sizes of a box in
+    elements, in the order of the array's shape. `swizzle` evaluates to 0, 32, 64 or 128 (bytes). What lies
+    outside the array reads as `fill`: `zeros` or `nan`.
     """
 
     name: str
-    array: str
+    arrays: tuple[str, ...]
     box: tuple[Expression, ...]
     swizzle: Expression
     fill: str = "zeros"
+    choice: Expression | None = None
+
+    @property
+    def compiled_expressions(self) -> tuple[Expression, ...]:
+        """Those that may follow from parameters only."""
+        return (*self.box, self.swizzle)
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +271,8 @@ class KernelSpec:
     `digest` covers the source and every header it includes; `node_json` is the description as given,
     from which another process loads the same kernel. With `forbid_spills` a build that uses local memory
     is not tried. With a `trip` not a launch is timed but the whole way from host to host.
+    `layout` has a letter for each operand of a contraction, n as described or t transposed in memory, which
+    shapes and contraction follow already.
     """
 
     name: str
@@ -292,6 +301,7 @@ class KernelSpec:
     optional_dims: Mapping[str, Expression] = field(default_factory=dict)
     tensor_maps: tuple[TensorMapSpec, ...] = ()
     trip: TripSpec | None = None
+    layout: str = ""
 
     @property
     def default_point(self) -> Point:

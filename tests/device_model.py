@@ -19,6 +19,7 @@ STORAGE = (
     np.dtype(np.float16),
     np.dtype(ml_dtypes.bfloat16),
     *(np.dtype(kind) for kind in (np.int8, np.int32, np.int64, np.uint32, np.uint64)),
+    np.dtype(ml_dtypes.float8_e4m3fn),
 )
 PART = np.dtype(
     [

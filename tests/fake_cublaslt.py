@@ -22,7 +22,15 @@ from fake_pycuda import FakeDriver
 from sweeper.backend.cuda import cublas_loading
 from sweeper.backend.cuda.cublaslt_api import HEURISTIC_RESULT
 
-TYPES = {0: np.float32, 1: np.float64, 2: np.float16, 3: np.int8, 10: np.int32, 14: ml_dtypes.bfloat16}
+TYPES = {
+    0: np.float32,
+    1: np.float64,
+    2: np.float16,
+    3: np.int8,
+    10: np.int32,
+    14: ml_dtypes.bfloat16,
+    28: ml_dtypes.float8_e4m3fn,
+}
 _BATCH_COUNT, _BATCH_OFFSET = 5, 6
 _ATTRIBUTES = {"id": 0, "tile": 1, "split_k": 2, "reduction": 3, "swizzle": 4, "custom": 5, "stages": 6}
 _C_NAMES = {
@@ -71,6 +79,7 @@ class PretendedLt:
         self.proposals = [Proposal()] if proposals is None else proposals
         self.live: dict[int, dict[str, Any]] = {}
         self.asked: dict[str, Any] = {}
+        self.operations: list[dict[Any, Any]] = []
         self.streams: set[int] = set()
         self.heuristic_status = self.create_status = 0
         self._next = 1000
@@ -108,6 +117,7 @@ class PretendedLt:
             "layouts": [self.live[x]["made"] for x in (a, b, c)],
             "count": count,
         }
+        self.operations.append(dict(self.live[operation]))
         if self.heuristic_status:
             raise Status(self.heuristic_status)
         proposed = self.proposals[:count]

@@ -1,7 +1,8 @@
 """Kernels around the wrappers of kernels/common/ptx.cuh, and by NumPy what each must write.
 
 Where a lane's elements lie is written down here from the tables of the PTX ISA document, "Matrix Fragments for
-mma.m16n8k16 with floating point type", "… for mma.m16n8k8" and "ldmatrix".
+mma.m16n8k16 with floating point type", "… for mma.m16n8k8", "… for mma.m16n8k32", "… for mma.m8n8k4 with .f64
+floating point type" and "ldmatrix".
 """
 
 from __future__ import annotations
@@ -16,29 +17,24 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 
-TEXT = """#include "../common/ptx.cuh"
+_TEXT = """#include "../common/ptx.cuh"
 
 template <class T> __device__ void stage(T* to, const T* from, int count) {
   for (int i = threadIdx.x; i < count; i += 32) to[i] = from[i];
   __syncwarp();
 }
 
-template <int Kind> __device__ void product(float* D, const unsigned* A, const unsigned* B, const float* C) {
+template <int OfA, int OfB, int OfC, class Register, class Sum, class Multiply>
+__device__ void product(Sum* D, const Register* A, const Register* B, const Sum* C, Multiply multiply) {
   const int lane = threadIdx.x;
-  unsigned a[4], b[2];
-  float c[4], d[4];
-  for (int i = 0; i < 4; ++i) a[i] = A[4 * lane + i];
-  for (int i = 0; i < 2; ++i) b[i] = B[2 * lane + i];
-  for (int i = 0; i < 4; ++i) c[i] = C[4 * lane + i];
-  if (Kind == 0) ptx::mma_m16n8k16_f16(d, a, b, c);
-  if (Kind == 1) ptx::mma_m16n8k16_bf16(d, a, b, c);
-  if (Kind == 2) ptx::mma_m16n8k8_tf32(d, a, b, c);
-  for (int i = 0; i < 4; ++i) D[4 * lane + i] = d[i];
+  Register a[OfA], b[OfB];
+  Sum c[OfC], d[OfC];
+  for (int i = 0; i < OfA; ++i) a[i] = A[OfA * lane + i];
+  for (int i = 0; i < OfB; ++i) b[i] = B[OfB * lane + i];
+  for (int i = 0; i < OfC; ++i) c[i] = C[OfC * lane + i];
+  multiply(d, a, b, c);
+  for (int i = 0; i < OfC; ++i) D[OfC * lane + i] = d[i];
 }
-
-__global__ void f16(float* D, const unsigned* A, const unsigned* B, const float* C) { product<0>(D, A, B, C); }
-__global__ void bf16(float* D, const unsigned* A, const unsigned* B, const float* C) { product<1>(D, A, B, C); }
-__global__ void tf32(float* D, const unsigned* A, const unsigned* B, const float* C) { product<2>(D, A, B, C); }
 
 __global__ void load(unsigned* out, const unsigned short* A) {
   __shared__ __align__(16) unsigned short rows[32][8];
@@ -102,6 +98,64 @@ __global__ void round_tf32(unsigned* out, const float* x) { out[threadIdx.x] = p
 """
 
 
+_PRODUCT = """
+struct NAME_product {
+  __device__ void operator()(SUM (&d)[OF_C], const REGISTER (&a)[OF_A], const REGISTER (&b)[OF_B],
+                             const SUM (&c)[OF_C]) const {
+    ptx::INSTRUCTION(d, a, b, c);
+  }
+};
+
+__global__ void NAME(SUM* D, const REGISTER* A, const REGISTER* B, const SUM* C) {
+  product<OF_A, OF_B, OF_C>(D, A, B, C, NAME_product{});
+}
+"""
+
+
+@dataclass(frozen=True)
+class Product:
+    """A product of `rows`×`depth` and `depth`×8; `run` neighbouring elements of k share a register."""
+
+    name: str
+    instruction: str
+    dtype: npt.DTypeLike
+    sums: npt.DTypeLike
+    rows: int
+    depth: int
+    run: int
+
+    @property
+    def text(self) -> str:
+        """The kernel of this name: one warp, one product."""
+        types = {"float32": "float", "int32": "int", "float64": "double"}
+        values = {
+            "NAME": self.name,
+            "INSTRUCTION": self.instruction,
+            "REGISTER": "double" if self.dtype is np.float64 else "unsigned",
+            "SUM": types[np.dtype(self.sums).name],
+            "OF_A": str(self.rows * self.depth // 32 // self.run),
+            "OF_B": str(self.depth // 4 // self.run),
+            "OF_C": str(self.rows // 4),
+        }
+        text = _PRODUCT
+        for key, value in values.items():
+            text = text.replace(key, value)
+        return text
+
+
+PRODUCTS = (
+    Product("f16", "mma_m16n8k16_f16", np.float16, np.float32, 16, 16, 2),
+    Product("bf16", "mma_m16n8k16_bf16", ml_dtypes.bfloat16, np.float32, 16, 16, 2),
+    Product("tf32", "mma_m16n8k8_tf32", np.float32, np.float32, 16, 8, 1),
+    Product("s8", "mma_m16n8k32_s8", np.int8, np.int32, 16, 32, 4),
+    Product("f64_few_rows", "mma_m8n8k4_f64", np.float64, np.float64, 8, 4, 1),
+    Product("f64_k4", "mma_m16n8k4_f64", np.float64, np.float64, 16, 4, 1),
+    Product("f64_k8", "mma_m16n8k8_f64", np.float64, np.float64, 16, 8, 1),
+    Product("f64_k16", "mma_m16n8k16_f64", np.float64, np.float64, 16, 16, 1),
+)
+TEXT = _TEXT + "".join(product.text for product in PRODUCTS)
+
+
 @dataclass(frozen=True)
 class Case:
     """One launch of one warp: `kernel(out, *inputs, *scalars)` must write `expected`."""
@@ -117,40 +171,37 @@ def cases() -> list[Case]:
     return [*_products(), _loads(), *_copies(), _rounding()]
 
 
-def registers(values: Array, dtype: npt.DTypeLike) -> npt.NDArray[np.uint32]:
-    """Pairs of 16-bit values, the first in the lower half; or one 32-bit value each."""
-    return np.ascontiguousarray(values.astype(dtype)).view(np.uint32)
+def registers(values: Array, dtype: npt.DTypeLike) -> Array:
+    """As many values as 32 bits hold in each, the first in the lowest bits; doubles as they are."""
+    packed = np.ascontiguousarray(values.astype(dtype))
+    return packed if packed.itemsize == 8 else packed.view(np.uint32)
 
 
 def fragments(a: Array, b: Array, c: Array, run: int) -> tuple[Array, Array, Array]:
-    """Every lane's elements; `run` neighbouring ones of k share a register (2 of 16 bits, or 1)."""
+    """Every lane's elements; `run` neighbouring ones of k share a register."""
     lane = np.arange(32)[:, None]
     g, t = lane // 4, lane % 4
-    half = a.shape[1] // 2
-    i = np.arange(4 * run)[None, :]
-    upper = (i // run) % 2 == 0
-    of_a = a[np.where(upper, g, g + 8), run * t + i % run + half * (i // run >= 2)]
-    i = np.arange(2 * run)[None, :]
-    of_b = b[run * t + i % run + half * (i // run), np.broadcast_to(g, (32, 2 * run))]
-    i = np.arange(4)[None, :]
+    rows, depth = a.shape
+    i = np.arange(rows * depth // 32)[None, :]
+    half, beyond = i // run % (rows // 8), i // run // (rows // 8)
+    of_a = a[g + 8 * half, run * (t + 4 * beyond) + i % run]
+    i = np.arange(depth // 4)[None, :]
+    of_b = b[run * (t + 4 * (i // run)) + i % run, np.broadcast_to(g, (32, depth // 4))]
+    i = np.arange(rows // 4)[None, :]
     of_c = c[g + 8 * (i >= 2), 2 * t + i % 2]
     return of_a, of_b, of_c
 
 
 def _products() -> Iterator[Case]:
     random = np.random.default_rng(3)
-    kinds: tuple[tuple[str, npt.DTypeLike, int, int], ...] = (
-        ("f16", np.float16, 16, 2),
-        ("bf16", ml_dtypes.bfloat16, 16, 2),
-        ("tf32", np.float32, 8, 1),
-    )
-    for name, dtype, depth, run in kinds:
+    for p in PRODUCTS:
         # Small integers: every product and sum is exact in float.
-        a, b, c = (random.integers(-8, 9, size).astype(float) for size in ((16, depth), (depth, 8), (16, 8)))
-        of_a, of_b, of_c = fragments(a, b, c, run)
-        inputs = (registers(of_a, dtype), registers(of_b, dtype), of_c.astype(np.float32))
-        expected = fragments(a, b, a @ b + c, run)[2].astype(np.float32)
-        yield Case(f"product {name}", name, inputs, (), expected)
+        shapes = ((p.rows, p.depth), (p.depth, 8), (p.rows, 8))
+        a, b, c = (random.integers(-8, 9, size).astype(float) for size in shapes)
+        of_a, of_b, of_c = fragments(a, b, c, p.run)
+        inputs = (registers(of_a, p.dtype), registers(of_b, p.dtype), of_c.astype(p.sums))
+        expected = fragments(a, b, a @ b + c, p.run)[2].astype(p.sums)
+        yield Case(f"product {p.name}", p.name, inputs, (), expected)
 
 
 def _loads() -> Case:

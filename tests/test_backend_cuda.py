@@ -363,7 +363,9 @@ def test_an_allocation_is_tried_again_after_a_collection(rig):
         return allocate(nbytes)
 
     rig.driver.mem_alloc = once_refused
+    rig.problem = resolve(rig.spec, {"M": 16, "N": 16, "K": 16}, POINT, seed=3)
     rig.cuda.prepare(rig.spec, rig.problem)
+    assert not refused
     assert rig.measure().check.passed
 
 
@@ -374,8 +376,9 @@ def test_an_allocation_that_fails_twice_is_out_of_memory(rig):
         raise rig.driver.MemoryError("cuMemAlloc failed: out of memory")
 
     rig.driver.mem_alloc = refused
+    another = resolve(rig.spec, {"M": 16, "N": 16, "K": 16}, POINT, seed=3)
     with pytest.raises(TrialFailed) as caught:
-        rig.cuda.prepare(rig.spec, rig.problem)
+        rig.cuda.prepare(rig.spec, another)
     assert caught.value.status is Status.OUT_OF_MEMORY
 
 

@@ -134,8 +134,8 @@ def test_nvml_is_not_asked_again_while_its_readings_are_fresh(rig):
 def test_the_flush_buffer_is_there_once_for_all_problems(rig):
     rig.prepared()
     used = rig.driver.memory.used
-    for _ in range(3):
-        rig.cuda.prepare(rig.spec, rig.problem)
+    for seed in (4, 5, 6):
+        rig.cuda.prepare(rig.spec, replace(rig.problem, seed=seed))
     assert rig.driver.memory.used == used
 
 

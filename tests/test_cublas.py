@@ -195,6 +195,7 @@ def test_the_note_names_version_and_how_it_computes(rig, library):
         ("float64", None, 70, 0),
         ("float32", None, 68, 0),
         ("tf32", None, 77, 0),
+        ("tf32x3", None, 68, 0),
         ("float16", None, 68, 16),
         ("float16", "float32", 68, 16),
         ("bfloat16", None, 68, 16),
@@ -229,6 +230,12 @@ def test_what_the_library_declines_is_no_error_of_the_sweep(rig, library, status
     with pytest.raises(TrialFailed) as caught:
         baseline(rig)
     assert caught.value.status is expected
+
+
+def test_a_class_that_a_plain_call_has_not_says_who_has_it(rig, library):
+    with pytest.raises(TrialFailed, match="cuBLASLt has") as caught:
+        baseline(rig, gemm_spec(dtype="float8_e4m3", output="bfloat16"))
+    assert caught.value.status is Status.INFEASIBLE
 
 
 def test_a_wrong_library_is_found_out_like_any_kernel(rig, library, monkeypatch):

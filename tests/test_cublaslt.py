@@ -72,8 +72,10 @@ def test_a_product_of_unequal_sizes_is_right_in_row_major_order(rig, library):
         ("float64", None, 70, 1),
         ("float32", None, 68, 0),
         ("tf32", None, 77, 0),
+        ("tf32x3", None, 68, 0),
         ("float16", None, 68, 0),
         ("bfloat16", "float32", 68, 0),
+        ("float8_e4m3", "bfloat16", 68, 0),
         ("int8", "int32", 72, 10),
     ],
 )
@@ -94,6 +96,26 @@ def test_sixteen_bit_results_may_not_be_the_place_where_parts_of_a_sum_are_added
     """CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE only; in place would round each part to 8 or 11 bits."""
     baseline(rig, gemm_spec(dtype=name, output=output))
     assert bound.asked["preference"].get(PREFERENCES["reduction"]) == mask
+
+
+FAST_SUMS = 25  # CUBLASLT_MATMUL_DESC_FAST_ACCUM
+
+
+def test_float8_is_proposed_with_sums_in_float32_and_with_sums_in_the_tensor_cores(rig, bound):
+    """Both are within the bound of the class, so the faster one stands for the library, and says which it is."""
+    bound.proposals = [Proposal(time_ms=0.2), Proposal(time_ms=0.1)]
+    outcome = baseline(rig, gemm_spec(dtype="float8_e4m3", output="bfloat16"))
+    assert outcome.check.passed
+    assert (told(outcome)["proposed"], told(outcome)["heuristic"]) == (4, 2)
+    assert [bool(made.get(FAST_SUMS)) for made in bound.operations] == [False, True]
+    assert bound.asked["preference"][PREFERENCES["reduction"]] == 2
+    assert ("fast accumulation" in outcome.note) == bool(told(outcome).get("fast_sums"))
+
+
+@pytest.mark.parametrize("name", ["float32", "bfloat16", "int8"])
+def test_other_classes_have_no_such_choice(rig, bound, name):
+    baseline(rig, gemm_spec(dtype=name, output="int32" if name == "int8" else None))
+    assert [made.get(FAST_SUMS) for made in bound.operations] == [None]
 
 
 def test_sixteen_proposals_are_asked_for_with_a_workspace_of_32_mib(rig, bound):

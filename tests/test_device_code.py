@@ -162,7 +162,8 @@ def test_an_array_is_negated_element_by_element(rig: Rig, name: str) -> None:
     values = np.arange(0 if storage.kind == "u" else -300, 700, 1).astype(np.int64).astype(storage)
     data = buffer(values, writable=True)
     launch(rig, "negate", data, values.size, type_code(DTYPES[name]))
-    assert np.array_equal(data.array, np.negative(values))
+    # Bit for bit: float8 holds no 700, which becomes NaN.
+    assert data.array.tobytes() == np.negative(values).tobytes()
     launch(rig, "negate", data, values.size, type_code(DTYPES[name]))
     assert data.array.tobytes() == values.tobytes()
 
@@ -280,7 +281,7 @@ def test_elements_are_widened_exactly(rig: Rig, name: str) -> None:
     values = np.arange(0 if storage.kind == "u" else -100, 1000, 3).astype(np.int64).astype(storage)
     wide = result(np.float64, values.size)
     launch(rig, "widen", buffer(values), values.size, type_code(DTYPES[name]), wide)
-    assert np.array_equal(wide.array, values.astype(np.float64))
+    assert np.array_equal(wide.array, values.astype(np.float64), equal_nan=True)
 
 
 @pytest.mark.parametrize("sizes", [(1, 1, 1), (64, 64, 16), (70, 131, 45), (3, 200, 17)])

@@ -251,7 +251,7 @@ FRAGMENTS = [b for b in blocks(KERNELS) if b.language == "yaml"]
 
 @pytest.mark.parametrize("block", FRAGMENTS, ids=lambda b: f"{b.heading}:{b.line}")
 def test_an_example_of_a_key_is_accepted(block: Block, tmp_path: Path) -> None:
-    """In place of the same keys of `saxpy`, or of `tiled`; what only TMA needs, of `tma_pipeline`."""
+    """In place of the same keys of `saxpy`, or of `tiled`; of `tma_pipeline` and `naive` what only these have."""
     for file in SAXPY.parent.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     (code,) = (b for b in blocks(KERNELS) if b.language == "python")
@@ -265,7 +265,8 @@ def accepted(changes: Mapping[str, Any], path: Path) -> KernelSpec:
     try:
         return load(merged(saxpy(), changes), path)
     except ConfigError:
-        name = "tma_pipeline" if "tensor_maps" in changes else "tiled"
+        layouts = {"layout", "layouts"} & set(changes)
+        name = "tma_pipeline" if "tensor_maps" in changes else "naive" if layouts else "tiled"
         return load(merged(shipped(name), changes), CONF / "kernel" / f"{name}.yaml")
 
 

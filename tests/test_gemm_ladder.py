@@ -98,7 +98,7 @@ def test_a_pipeline_is_only_asked_for_tiles_that_divide(name: str, dtype: str) -
         assert ring * size <= H200.max_shared_bytes
 
 
-@pytest.mark.parametrize("name", [*CONFIGURATIONS, "batched_pipeline"])
+@pytest.mark.parametrize("name", [*CONFIGURATIONS, "batched_pipeline", "batched_split_k"])
 def test_a_rung_is_clean_in_check_mode(name: str) -> None:
     """Races, reads of what nobody wrote, copies that nobody waited for, and results that depend on the order."""
     report = check_kernel(conf_dir() / "kernel" / f"{name}.yaml", configurations=3, shapes_each=3)

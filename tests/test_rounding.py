@@ -159,9 +159,27 @@ def test_an_accumulator_that_truncates_as_tensor_cores_do_passes(precision, outp
     assert check.error_ratio < 0.7
 
 
+@pytest.mark.parametrize("k", [64, 1024, 8192, 65536])
+def test_operands_of_two_parts_of_11_bits_pass_as_three_products_of_tf32(k):
+    def three(a, b):
+        high_a, high_b = rounded_to_11_bits(a), rounded_to_11_bits(b)
+        low_a, low_b = truncated_to_11_bits(a - high_a), truncated_to_11_bits(b - high_b)
+        return sequential(high_a, high_b) + (sequential(high_a, low_b) + sequential(low_a, high_b))
+
+    check = checked(problem_of("tf32x3", 16, 16, k), three)
+    assert check.passed
+    assert check.error_ratio < 0.5
+
+
+@pytest.mark.parametrize(("k", "passes"), [(8192, True), (65536, False)])
+def test_sums_that_stay_in_tensor_cores_drift_out_of_the_bound_of_three_products(k, passes):
+    assert checked(problem_of("tf32x3", 16, 16, k), truncating).passed is passes
+
+
+@pytest.mark.parametrize("precision", ["float32", "tf32x3"])
 @pytest.mark.parametrize("k", [64, 1024, 8192])
-def test_tf32_results_are_not_float32_results(k):
-    problem = problem_of("float32", 16, 16, k)
+def test_tf32_results_are_not_float32_results(precision, k):
+    problem = problem_of(precision, 16, 16, k)
     assert not checked(
         problem, lambda a, b: sequential(truncated_to_11_bits(a), truncated_to_11_bits(b))
     ).passed

@@ -51,6 +51,10 @@ class TestBayes(Named):
     name = "bayes"
 
 
+class TestGuided(Named):
+    name = "guided"
+
+
 class TestTpe(Named):
     name = "tpe"
 
@@ -91,6 +95,7 @@ def test_an_unknown_name_is_refused_with_the_nearest_and_all_names() -> None:
         ("tpe", {"candidates": True}, "candidates = True"),
         ("nsgaii", {"startup": 1}, "at least 2"),
         ("bayes", {"startup": 0}, "startup = 0"),
+        ("guided", {"startup": 0}, "startup = 0"),
         ("qmc", {"sequence": "sobl"}, "'sobl' is none of sobol, halton"),
     ],
 )
@@ -174,7 +179,7 @@ def test_two_hundred_trials_of_tpe_are_two_hundred_configurations() -> None:
     assert len(set(drive(space, make("tpe", space, 0), 200))) == 200
 
 
-@pytest.mark.parametrize("name", ["tpe", "bayes"])
+@pytest.mark.parametrize("name", ["tpe", "bayes", "guided"])
 def test_a_model_guided_search_finds_a_better_point_than_random_search_does(name: str) -> None:
     space = space_of(a=list(range(8)), b=list(range(8)), c=list(range(8)), d=list(range(8)))
 
@@ -187,7 +192,7 @@ def test_a_model_guided_search_finds_a_better_point_than_random_search_does(name
     assert found(name) < found("random")
 
 
-@pytest.mark.parametrize("name", ["tpe", "tpe_univariate", "nsgaii", "bayes"])
+@pytest.mark.parametrize("name", ["tpe", "tpe_univariate", "nsgaii", "bayes", "guided"])
 def test_what_a_batch_gives_does_not_depend_on_how_it_is_cut(name: str) -> None:
     space = register_tiled()
     whole, pieces = make(name, space, 5), make(name, space, 5)
@@ -227,7 +232,7 @@ def failures_and_best(name: str, seed: int) -> tuple[int, float]:
     return values.count(None), min(v for v in values if v is not None)
 
 
-@pytest.mark.parametrize("name", ["tpe", "bayes"])
+@pytest.mark.parametrize("name", ["tpe", "bayes", "guided"])
 def test_configurations_that_fail_teach_a_search_to_keep_away_from_them(name: str) -> None:
     outcomes = [failures_and_best(name, seed) for seed in range(6)]
     by_chance = [failures_and_best("random", seed) for seed in range(6)]
@@ -235,7 +240,7 @@ def test_configurations_that_fail_teach_a_search_to_keep_away_from_them(name: st
     assert sum(best for _, best in outcomes) < sum(best for _, best in by_chance)
 
 
-@pytest.mark.parametrize("name", ["tpe", "nsgaii", "bayes"])
+@pytest.mark.parametrize("name", ["tpe", "nsgaii", "bayes", "guided"])
 def test_a_thousand_failures_in_a_row_do_not_stop_the_search(name: str) -> None:
     space = space_of(**{letter: list(range(10)) for letter in "abcd"})
     strategy = make(name, space, 0)
@@ -351,5 +356,5 @@ def test_when_every_candidate_was_asked_the_rest_of_a_large_space_comes_at_rando
 
 def test_the_orders_that_no_result_changes_say_so() -> None:
     space = register_tiled()
-    independent = {name for name in ("grid", "random", "bayes", "tpe") if make(name, space).independent}
+    independent = {n for n in ("grid", "random", "bayes", "tpe", "guided") if make(n, space).independent}
     assert independent == {"grid", "random"}

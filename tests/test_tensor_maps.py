@@ -47,6 +47,15 @@ def description(**changes: Any) -> dict[str, Any]:
     return {k: v for k, v in {**problem, **own, **changes}.items() if k != "defaults"}
 
 
+# Takes a copy of A, and a word by which blocks meet, beside what the shipped kernel takes.
+COPYING_CU = r"""
+template <int BM, int BN, int BK, int WM, int WN, int STAGES, int GROUP>
+__global__ void copying(const float* A, const float* B, float* C, float* a_copy, unsigned* met, int M, int N, int K,
+                        int lda, int ldb, int ldc, const __grid_constant__ CUtensorMap a_map,
+                        const __grid_constant__ CUtensorMap b_map) {}
+"""
+
+
 def kernel(**changes: Any) -> KernelSpec:
     return load(description(**changes), CONF / "kernel" / "tma_pipeline.yaml")
 
@@ -68,7 +77,7 @@ def broken(spec: KernelSpec, **dims: int) -> list[str]:
 class TestDescription:
     def test_a_map_names_its_array_box_and_swizzle(self) -> None:
         a_map, b_map = kernel().tensor_maps
-        assert (a_map.name, a_map.array, a_map.fill) == ("a_map", "A", "zeros")
+        assert (a_map.name, a_map.arrays, a_map.fill) == ("a_map", ("A",), "zeros")
         assert [e.text for e in a_map.box] == ["bm", "bk"]
         assert a_map.swizzle.text == "4 * bk"
         assert b_map.swizzle.evaluate({}) == 0
@@ -110,6 +119,66 @@ class TestDescription:
         maps = [dict(m, fill="nan") for m in description()["tensor_maps"]]
         with pytest.raises(KernelError, match="the integers of A have no NaN"):
             kernel(args=args, tensor_maps=maps)
+
+
+class TestChoice:
+    """A map of one of several arrays: of the problem's own, or of a copy whose rows lie as TMA asks."""
+
+    @pytest.fixture(autouse=True)
+    def source(self, tmp_path: Path) -> None:
+        self.file = tmp_path / "copying.cu"
+        self.file.write_text(COPYING_CU)
+
+    def choosing(self, **changes: Any) -> KernelSpec:
+        told = description()
+        first, second = told["tensor_maps"]
+        chosen = {**first, "array": ["A", "a_copy"], "choice": "min(1, LDA % 4)", **changes}
+        scratch = {"direction": "scratch"}
+        copies = [
+            {"name": "a_copy", "shape": ["M if LDA % 4 else 0", "4 * ceil(K / 4)"], **scratch},
+            {"name": "met", "shape": [1, 1], "dtype": "uint32", **scratch},
+        ]
+        return kernel(
+            source=str(self.file),
+            entry="copying",
+            args=[*told["args"][:3], *copies, *told["args"][3:]],
+            tensor_maps=[chosen, second],
+        )
+
+    def test_sizes_choose_the_array_and_its_strides(self) -> None:
+        aligned, _ = resolved(self.choosing(), LDA=36)
+        assert (aligned.array, aligned.sizes, aligned.strides) == ("A", (36, 100), (144,))
+        copied, _ = resolved(self.choosing(), K=35, LDA=35)
+        assert (copied.array, copied.sizes, copied.strides) == ("a_copy", (36, 100), (144,))
+
+    def test_only_the_chosen_array_has_to_be_as_tma_asks(self) -> None:
+        spec = self.choosing()
+        assert broken(spec, LDA=513) == []
+        assert broken(spec, LDB=513) == ["(LDB) * 4 % 16 == 0"]
+        only_a = self.choosing(choice="0 * LDA")
+        assert broken(only_a, LDA=513) == ["(0 * LDA) != 0 or (LDA) * 4 % 16 == 0"]
+
+    def test_a_choice_among_fewer_is_infeasible(self) -> None:
+        assert broken(self.choosing(choice="LDA % 4"), LDA=514) == ["0 <= (LDA % 4) < 2"]
+
+    @pytest.mark.parametrize(
+        ("change", "said"),
+        [
+            ({"array": ["A"]}, "array names 1, and choice is given"),
+            ({"array": ["A", "a_cpy"]}, "'a_cpy' is no array of args (did you mean 'a_copy'?)"),
+            ({"array": ["A", "met"], "box": ["bm", "bk"]}, "A, met are not of one precision class"),
+            ({"choice": "LDD % 4"}, "unknown name 'LDD' in 'LDD % 4'"),
+        ],
+    )
+    def test_a_mistake_is_told(self, change: dict[str, Any], said: str) -> None:
+        with pytest.raises(KernelError) as error:
+            self.choosing(**change)
+        assert said in str(error.value)
+
+    def test_several_arrays_need_a_choice(self) -> None:
+        first, second = description()["tensor_maps"]
+        with pytest.raises(KernelError, match="array names 2, and choice is not given"):
+            kernel(tensor_maps=[{**first, "array": ["A", "B"]}, second])
 
 
 class TestRules:
@@ -267,7 +336,7 @@ class TestEncoding:
 
     @pytest.mark.parametrize(
         ("name", "number"),
-        [("float32", 7), ("float64", 8), ("float16", 6), ("bfloat16", 9), ("int8", 0), ("tf32", 7)],
+        [("float32", 7), ("float64", 8), ("float16", 6), ("bfloat16", 9), ("int8", 0), ("tf32", 11)],
     )
     def test_every_precision_class_has_its_type(self, name: str, number: int) -> None:
         encoder = Encoder()
@@ -342,7 +411,7 @@ def api(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> FakeLaunchApi:
     from specs import gemm_spec
 
     maps = tuple(
-        TensorMapSpec(f"{name.lower()}_map", name, (parse(8), parse(4)), parse(0)) for name in ("A", "B")
+        TensorMapSpec(f"{name.lower()}_map", (name,), (parse(8), parse(4)), parse(0)) for name in ("A", "B")
     )
     rig.prepared(replace(gemm_spec(), tensor_maps=maps), DIMS)
     fake = FakeLaunchApi(rig, "PPPiii")

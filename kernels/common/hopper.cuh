@@ -93,6 +93,87 @@ __device__ __forceinline__ void tma_load_multicast(unsigned destination, const T
       : "memory");
 }
 
+// "createpolicy": how the second-level cache shall treat what a copy reads. evict_last keeps it as long as it can,
+// evict_first lets it go first.
+__device__ __forceinline__ unsigned long long policy_evict_last() {
+  unsigned long long policy;
+  asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+
+__device__ __forceinline__ unsigned long long policy_evict_first() {
+  unsigned long long policy;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+
+// tma_load and tma_load_multicast with such a policy (".L2::cache_hint").
+__device__ __forceinline__ void tma_load_hinted(unsigned destination, const TensorMap* map, unsigned barrier, int x,
+                                                int y, unsigned long long policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint [%0], "
+      "[%1, {%3, %4}], [%2], %5;" ::"r"(destination),
+      "l"(map), "r"(barrier), "r"(x), "r"(y), "l"(policy)
+      : "memory");
+}
+
+__device__ __forceinline__ void tma_load_multicast_hinted(unsigned destination, const TensorMap* map,
+                                                          unsigned barrier, int x, int y, unsigned short blocks,
+                                                          unsigned long long policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster"
+      ".L2::cache_hint [%0], [%1, {%3, %4}], [%2], %5, %6;" ::"r"(destination),
+      "l"(map), "r"(barrier), "r"(x), "r"(y), "h"(blocks), "l"(policy)
+      : "memory");
+}
+
+// The other direction: starts a copy of the map's box from shared memory at `source`, aligned as for tma_load. What
+// lies outside the tensor is not written. Threads that wrote the box fence_async_proxy() and meet before one calls it.
+__device__ __forceinline__ void tma_store(const TensorMap* map, unsigned source, int x, int y) {
+  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map),
+               "r"(source), "r"(x), "r"(y)
+               : "memory");
+}
+
+// "cp.async.bulk.commit_group": one group of the copies to global memory that this thread has started.
+__device__ __forceinline__ void tma_store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+
+// "cp.async.bulk.wait_group": until at most the last `Groups` groups of this thread still read shared memory.
+template <int Groups>
+__device__ __forceinline__ void tma_store_wait_read() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(Groups) : "memory");
+}
+
+// The same until they have been written too.
+template <int Groups>
+__device__ __forceinline__ void tma_store_wait() {
+  asm volatile("cp.async.bulk.wait_group %0;" ::"n"(Groups) : "memory");
+}
+
+// "barrier{.cta}": `threads` threads of the block, whole warps, meet at named barrier `index`, 1 to 15 (0 is
+// __syncthreads).
+__device__ __forceinline__ void named_barrier(int index, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(index), "r"(threads) : "memory");
+}
+
+// Counts this warp in without waiting: of those that named_barrier(index, threads) waits for.
+__device__ __forceinline__ void named_barrier_arrive(int index, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(index), "r"(threads) : "memory");
+}
+
+// "stmatrix": the warp stores four 8×8 matrices of 16-bit elements; lane l gives the address of row l % 8 of matrix
+// l / 8, 16 bytes at a multiple of 16. Registers are as ldmatrix gives them.
+__device__ __forceinline__ void stmatrix_x4(unsigned row, unsigned a, unsigned b, unsigned c, unsigned d) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row), "r"(a), "r"(b), "r"(c),
+               "r"(d)
+               : "memory");
+}
+
+// Two of them, each stored transposed: memory's row i is column i of the matrix. Lanes 0 to 15 give the addresses.
+__device__ __forceinline__ void stmatrix_x2_trans(unsigned row, unsigned a, unsigned b) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(row), "r"(a), "r"(b) : "memory");
+}
+
 // "prefetch, prefetchu": brings the map into the cache that TMA reads it from.
 __device__ __forceinline__ void prefetch_map(const TensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");

@@ -5,8 +5,8 @@
 // on a CPU. What a CPU cannot stand in for is not here: wgmma and TMA, which work on whole warpgroups and on
 // descriptors, and thread block clusters.
 //
-// Registers of a fragment are 32-bit words: two __half or __nv_bfloat16 in each, or one tf32. All 32 lanes of
-// a warp call ldmatrix_… and mma_… together.
+// Registers of a fragment are 32-bit words: four int8 in each, two __half or __nv_bfloat16, or one tf32; of
+// float64 they are doubles. All 32 lanes of a warp call ldmatrix_… and mma_… together.
 #pragma once
 
 #ifdef __SWEEPER_EMULATOR__
@@ -60,7 +60,10 @@ __emulated__ void load_matrices(unsigned (&registers)[Matrices], const void* row
   for (int i = 0; i < Matrices; ++i) registers[i] = mine.result[i];
 }
 
+// How elements lie in the registers of a product's operands, and what they are summed in.
 struct HalfFactor {
+  using Register = unsigned;
+  using Sum = float;
   static float value(const unsigned* words, unsigned i) {
     const unsigned short raw = static_cast<unsigned short>(words[i / 2] >> (i % 2 * 16));
     return simt::Binary16::widen(simt::bits<simt::Binary16::Storage>(raw));
@@ -68,6 +71,8 @@ struct HalfFactor {
 };
 
 struct Bfloat16Factor {
+  using Register = unsigned;
+  using Sum = float;
   static float value(const unsigned* words, unsigned i) {
     return simt::bits<float>(words[i / 2] >> (i % 2 * 16) << 16);
   }
@@ -75,50 +80,67 @@ struct Bfloat16Factor {
 
 // The unit reads the upper 19 bits and ignores the rest.
 struct Tf32Factor {
+  using Register = unsigned;
+  using Sum = float;
   static float value(const unsigned* words, unsigned i) { return simt::bits<float>(words[i] & 0xffffe000u); }
 };
 
-struct Operands {
-  const unsigned *a, *b;
-  const float* c;
-  float* d;
+struct Int8Factor {
+  using Register = unsigned;
+  using Sum = int;
+  static int value(const unsigned* words, unsigned i) {
+    return static_cast<signed char>(words[i / 4] >> (i % 4 * 8) & 0xffu);
+  }
 };
 
-// With g = lane / 4 and t = lane % 4, and `Run` neighbouring elements of k in a register (2, or 1 for tf32):
-// element i of a lies in row g + 8·(i / Run % 2), column Run·t + i % Run + Depth/2·(i / Run / 2); element i
-// of b in row Run·t + i % Run + Depth/2·(i / Run), column g; element i of c and d in row g + 8·(i / 2),
-// column 2t + i % 2.
-template <class Factor, unsigned Depth, unsigned Run>
+struct DoubleFactor {
+  using Register = double;
+  using Sum = double;
+  static double value(const double* words, unsigned i) { return words[i]; }
+};
+
+template <class Factor> struct Operands {
+  const typename Factor::Register *a, *b;
+  const typename Factor::Sum* c;
+  typename Factor::Sum* d;
+};
+
+// With g = lane / 4 and t = lane % 4, `Run` neighbouring elements of k in a register (4, 2 or 1) and H = Rows / 8:
+// element i of a lies in row g + 8·(i / Run % H), column Run·t + i % Run + 4·Run·(i / Run / H); element i of b
+// in row Run·t + i % Run + 4·Run·(i / Run), column g; element i of c and d in row g + 8·(i / 2), column
+// 2t + i % 2.
+template <class Factor, unsigned Rows, unsigned Depth, unsigned Run>
 __unchecked__ void multiply(void* const* payloads, unsigned) {
-  float a[16][Depth], b[Depth][8], sums[16][8];
+  constexpr unsigned Halves = Rows / 8;
+  typename Factor::Sum a[Rows][Depth], b[Depth][8], sums[Rows][8];
   for (unsigned lane = 0; lane < 32; ++lane) {
-    const Operands& part = *static_cast<const Operands*>(payloads[lane]);
+    const Operands<Factor>& part = *static_cast<const Operands<Factor>*>(payloads[lane]);
     const unsigned g = lane / 4, t = lane % 4;
-    for (unsigned i = 0; i < 4 * Run; ++i)
-      a[g + 8 * (i / Run % 2)][Run * t + i % Run + Depth / 2 * (i / Run / 2)] = Factor::value(part.a, i);
-    for (unsigned i = 0; i < 2 * Run; ++i)
-      b[Run * t + i % Run + Depth / 2 * (i / Run)][g] = Factor::value(part.b, i);
-    for (unsigned i = 0; i < 4; ++i) sums[g + 8 * (i / 2)][2 * t + i % 2] = part.c[i];
+    for (unsigned i = 0; i < Rows * Depth / 32; ++i)
+      a[g + 8 * (i / Run % Halves)][Run * t + i % Run + 4 * Run * (i / Run / Halves)] = Factor::value(part.a, i);
+    for (unsigned i = 0; i < Depth / 4; ++i)
+      b[Run * t + i % Run + 4 * Run * (i / Run)][g] = Factor::value(part.b, i);
+    for (unsigned i = 0; i < Rows / 4; ++i) sums[g + 8 * (i / 2)][2 * t + i % 2] = part.c[i];
   }
-  for (unsigned row = 0; row < 16; ++row) {
+  for (unsigned row = 0; row < Rows; ++row) {
     for (unsigned k = 0; k < Depth; ++k) {
       for (unsigned column = 0; column < 8; ++column) sums[row][column] += a[row][k] * b[k][column];
     }
   }
   for (unsigned lane = 0; lane < 32; ++lane) {
-    float* d = static_cast<Operands*>(payloads[lane])->d;
-    for (unsigned i = 0; i < 4; ++i) d[i] = sums[lane / 4 + 8 * (i / 2)][2 * (lane % 4) + i % 2];
+    typename Factor::Sum* d = static_cast<Operands<Factor>*>(payloads[lane])->d;
+    for (unsigned i = 0; i < Rows / 4; ++i) d[i] = sums[lane / 4 + 8 * (i / 2)][2 * (lane % 4) + i % 2];
   }
 }
 
-template <class Factor, unsigned Depth, unsigned Run>
-__emulated__ void multiply_add(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2],
-                               const float (&c)[4]) {
-  float result[4];
-  Operands mine{a, b, c, result};
+template <class Factor, unsigned Rows, unsigned Depth, unsigned Run>
+__emulated__ void multiply_add(typename Factor::Sum* d, const typename Factor::Register* a,
+                               const typename Factor::Register* b, const typename Factor::Sum* c) {
+  typename Factor::Sum result[Rows / 4];
+  Operands<Factor> mine{a, b, c, result};
   SIMT_HERE();
-  simt_sync_lanes(0xffffffffu, &mine, &multiply<Factor, Depth, Run>);
-  for (int i = 0; i < 4; ++i) d[i] = result[i];
+  simt_sync_lanes(0xffffffffu, &mine, &multiply<Factor, Rows, Depth, Run>);
+  for (unsigned i = 0; i < Rows / 4; ++i) d[i] = result[i];
 }
 
 }  // namespace emulated
@@ -217,7 +239,7 @@ PTX_FUNCTION void ldmatrix_x4_trans(unsigned (&registers)[4], const void* row) {
 PTX_FUNCTION void mma_m16n8k16_f16(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2],
                                    const float (&c)[4]) {
 #ifdef __SWEEPER_EMULATOR__
-  emulated::multiply_add<emulated::HalfFactor, 16, 2>(d, a, b, c);
+  emulated::multiply_add<emulated::HalfFactor, 16, 16, 2>(d, a, b, c);
 #else
   asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
@@ -231,7 +253,7 @@ PTX_FUNCTION void mma_m16n8k16_f16(float (&d)[4], const unsigned (&a)[4], const 
 PTX_FUNCTION void mma_m16n8k16_bf16(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2],
                                     const float (&c)[4]) {
 #ifdef __SWEEPER_EMULATOR__
-  emulated::multiply_add<emulated::Bfloat16Factor, 16, 2>(d, a, b, c);
+  emulated::multiply_add<emulated::Bfloat16Factor, 16, 16, 2>(d, a, b, c);
 #else
   asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
@@ -245,7 +267,7 @@ PTX_FUNCTION void mma_m16n8k16_bf16(float (&d)[4], const unsigned (&a)[4], const
 PTX_FUNCTION void mma_m16n8k8_tf32(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2],
                                    const float (&c)[4]) {
 #ifdef __SWEEPER_EMULATOR__
-  emulated::multiply_add<emulated::Tf32Factor, 8, 1>(d, a, b, c);
+  emulated::multiply_add<emulated::Tf32Factor, 16, 8, 1>(d, a, b, c);
 #else
   asm volatile(
       "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
@@ -253,6 +275,73 @@ PTX_FUNCTION void mma_m16n8k8_tf32(float (&d)[4], const unsigned (&a)[4], const 
       : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "f"(c[0]), "f"(c[1]), "f"(c[2]),
         "f"(c[3]));
+#endif
+}
+
+// Integers: a 16×32, b 32×8, sums of int that wrap; "Matrix Fragments for mma.m16n8k32".
+PTX_FUNCTION void mma_m16n8k32_s8(int (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], const int (&c)[4]) {
+#ifdef __SWEEPER_EMULATOR__
+  emulated::multiply_add<emulated::Int8Factor, 16, 32, 4>(d, a, b, c);
+#else
+  asm volatile(
+      "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %11, %12, %13};"
+      : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "r"(c[0]), "r"(c[1]), "r"(c[2]),
+        "r"(c[3]));
+#endif
+}
+
+// Double precision. "Matrix Fragments for mma.m8n8k4 with .f64 floating point type": a 8×4, b 4×8, c and d 8×8;
+// this one runs on every GPU since compute capability 8.0, those below since 9.0.
+PTX_FUNCTION void mma_m8n8k4_f64(double (&d)[2], const double (&a)[1], const double (&b)[1], const double (&c)[2]) {
+#ifdef __SWEEPER_EMULATOR__
+  emulated::multiply_add<emulated::DoubleFactor, 8, 4, 1>(d, a, b, c);
+#else
+  asm volatile("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%4, %5};"
+               : "=d"(d[0]), "=d"(d[1])
+               : "d"(a[0]), "d"(b[0]), "d"(c[0]), "d"(c[1]));
+#endif
+}
+
+// "Matrix Fragments for mma.m16n8k4" (.f64): a 16×4, b 4×8.
+PTX_FUNCTION void mma_m16n8k4_f64(double (&d)[4], const double (&a)[2], const double (&b)[1], const double (&c)[4]) {
+#ifdef __SWEEPER_EMULATOR__
+  emulated::multiply_add<emulated::DoubleFactor, 16, 4, 1>(d, a, b, c);
+#else
+  asm volatile(
+      "mma.sync.aligned.m16n8k4.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%7, %8, %9, %10};"
+      : "=d"(d[0]), "=d"(d[1]), "=d"(d[2]), "=d"(d[3])
+      : "d"(a[0]), "d"(a[1]), "d"(b[0]), "d"(c[0]), "d"(c[1]), "d"(c[2]), "d"(c[3]));
+#endif
+}
+
+// "Matrix Fragments for mma.m16n8k8" (.f64): a 16×8, b 8×8.
+PTX_FUNCTION void mma_m16n8k8_f64(double (&d)[4], const double (&a)[4], const double (&b)[2], const double (&c)[4]) {
+#ifdef __SWEEPER_EMULATOR__
+  emulated::multiply_add<emulated::DoubleFactor, 16, 8, 1>(d, a, b, c);
+#else
+  asm volatile(
+      "mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %11, %12, %13};"
+      : "=d"(d[0]), "=d"(d[1]), "=d"(d[2]), "=d"(d[3])
+      : "d"(a[0]), "d"(a[1]), "d"(a[2]), "d"(a[3]), "d"(b[0]), "d"(b[1]), "d"(c[0]), "d"(c[1]), "d"(c[2]),
+        "d"(c[3]));
+#endif
+}
+
+// "Matrix Fragments for mma.m16n8k16 with floating point type" (.f64): a 16×16, b 16×8.
+PTX_FUNCTION void mma_m16n8k16_f64(double (&d)[4], const double (&a)[8], const double (&b)[4],
+                                   const double (&c)[4]) {
+#ifdef __SWEEPER_EMULATOR__
+  emulated::multiply_add<emulated::DoubleFactor, 16, 16, 1>(d, a, b, c);
+#else
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f64.f64.f64.f64 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7, %8, %9, %10, %11}, {%12, %13, %14, %15}, {%16, %17, %18, %19};"
+      : "=d"(d[0]), "=d"(d[1]), "=d"(d[2]), "=d"(d[3])
+      : "d"(a[0]), "d"(a[1]), "d"(a[2]), "d"(a[3]), "d"(a[4]), "d"(a[5]), "d"(a[6]), "d"(a[7]), "d"(b[0]),
+        "d"(b[1]), "d"(b[2]), "d"(b[3]), "d"(c[0]), "d"(c[1]), "d"(c[2]), "d"(c[3]));
 #endif
 }
 

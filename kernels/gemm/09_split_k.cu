@@ -19,10 +19,9 @@ __host__ __device__ constexpr int fan_in(int parts) {
 }
 
 template <typename T, int BM, int BN, int BK, int WM, int WN, int TM, int TN, int STAGES, int GROUP, int UNROLL,
-          int BURSTS, int PAIRED, int BLOCKS, int SPLITS>
-__global__ void __launch_bounds__((BM / WM) * (BN / WN) * 32, BLOCKS)
-    gemm_split_k(const T* __restrict__ A, const T* __restrict__ B, Output<T>* __restrict__ C, T* partial,
-                 unsigned* arrived, int M, int N, int K, int lda, int ldb, int ldc) {
+          int BURSTS, int PAIRED, int SPLITS>
+__device__ __forceinline__ void compute_part(const T* A, const T* B, Output<T>* C, T* partial, unsigned* arrived,
+                                             int M, int N, int K, int lda, int ldb, int ldc) {
   using Block = Pipeline<T, BM, BN, BK, WM, WN, TM, TN, STAGES, UNROLL, BURSTS, PAIRED>;
   extern __shared__ __align__(16) unsigned char memory[];
 
@@ -46,9 +45,11 @@ __global__ void __launch_bounds__((BM / WM) * (BN / WN) * 32, BLOCKS)
 
   if (SPLITS > 1) {
     constexpr int CHUNKS = TM * Block::CHUNKS_N, FAN = fan_in(SPLITS), FANS = (SPLITS + FAN - 1) / FAN;
+    // Tiles of a batch are counted through.
+    const size_t place_of_tile = static_cast<size_t>(blockIdx.z) * (gridDim.x / SPLITS) + tile;
     Chunk<T>* const parts_of_tile =
-        reinterpret_cast<Chunk<T>*>(partial) + static_cast<size_t>(tile) * SPLITS * CHUNKS * Block::THREADS;
-    unsigned* const counters = arrived + static_cast<size_t>(tile) * (FANS + 1);
+        reinterpret_cast<Chunk<T>*>(partial) + place_of_tile * SPLITS * CHUNKS * Block::THREADS;
+    unsigned* const counters = arrived + place_of_tile * (FANS + 1);
 
     // Leaves the sums at `place`, counts up to `expected`, and says whether this block completed the count.
     auto hand_in = [&](int place, unsigned* counter, int expected) {
@@ -94,4 +95,25 @@ __global__ void __launch_bounds__((BM / WM) * (BN / WN) * 32, BLOCKS)
     }
   }
   block.store(sum, C + static_cast<size_t>(origin.row) * ldc + origin.column, ldc);
+}
+
+template <typename T, int BM, int BN, int BK, int WM, int WN, int TM, int TN, int STAGES, int GROUP, int UNROLL,
+          int BURSTS, int PAIRED, int BLOCKS, int SPLITS>
+__global__ void __launch_bounds__((BM / WM) * (BN / WN) * 32, BLOCKS)
+    gemm_split_k(const T* __restrict__ A, const T* __restrict__ B, Output<T>* __restrict__ C, T* partial,
+                 unsigned* arrived, int M, int N, int K, int lda, int ldb, int ldc) {
+  compute_part<T, BM, BN, BK, WM, WN, TM, TN, STAGES, GROUP, UNROLL, BURSTS, PAIRED, SPLITS>(
+      A, B, C, partial, arrived, M, N, K, lda, ldb, ldc);
+}
+
+// A batch: a product for each blockIdx.z, its matrices so many elements behind the first ones.
+template <typename T, int BM, int BN, int BK, int WM, int WN, int TM, int TN, int STAGES, int GROUP, int UNROLL,
+          int BURSTS, int PAIRED, int BLOCKS, int SPLITS>
+__global__ void __launch_bounds__((BM / WM) * (BN / WN) * 32, BLOCKS)
+    gemm_batched_split_k(const T* __restrict__ A, const T* __restrict__ B, Output<T>* __restrict__ C, T* partial,
+                         unsigned* arrived, int M, int N, int K, int lda, int ldb, int ldc, long long stride_a,
+                         long long stride_b, long long stride_c) {
+  const long long batch = blockIdx.z;
+  compute_part<T, BM, BN, BK, WM, WN, TM, TN, STAGES, GROUP, UNROLL, BURSTS, PAIRED, SPLITS>(
+      A + batch * stride_a, B + batch * stride_b, C + batch * stride_c, partial, arrived, M, N, K, lda, ldb, ldc);
 }

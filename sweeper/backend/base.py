@@ -106,13 +106,15 @@ class Rounds:
     """`count` blocks, in each of which everyone is timed once, in an order drawn anew for every block.
 
     `seed` and the block's number, counted from `first`, fix the order. A block that would end more than
-    `seconds` after the beginning is not begun, except the first.
+    `seconds` after the beginning is not begun, except the first. `cache` is the state of the L2 before each
+    time, `cold` or `warm` (empty: what the protocol ranks by).
     """
 
     count: int
     first: int = 0
     seed: int = 0
     seconds: float = 30.0
+    cache: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Searching a recorded table: every answer is one that was measured (or predicted) before, and says whose.
 
-The table is a `trials.csv` or the `study.db` of a run. Nothing is built or run.
+The table is one that `sweeper.recording` reads. Nothing is built or run.
 """
 
 from __future__ import annotations
@@ -10,13 +10,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sweeper.backend.base import Outcome
-from sweeper.backend.recorded import Recorded, read_recorded
 from sweeper.device import DeviceIdentity
 from sweeper.errors import ConfigError, StorageError, TrialFailed, did_you_mean
 from sweeper.expressions import Value
 from sweeper.model import Check, Point, Role, Stage, Status, TimeSource, Timing
+from sweeper.recording import Recorded, read_recorded
 
 __all__ = ["Answer", "ReplayTable"]
+
+# Kernel, precision class, sizes and layout.
+_Problem = tuple[str, str, tuple[tuple[str, int], ...], str]
 
 
 class Answer(NamedTuple):
@@ -45,8 +48,8 @@ class ReplayTable:
         self._chosen: dict[tuple[Role, str], Recorded] = {}
         problems = {_problem(row) for row in self._rows if row.role is Role.CANDIDATE}
         if len(problems) == 1:
-            kernel, precision, dims = next(iter(problems))
-            self.select(kernel, precision, dict(dims))
+            kernel, precision, dims, layout = next(iter(problems))
+            self.select(kernel, precision, dict(dims), layout)
 
     @property
     def has_energies(self) -> bool:
@@ -62,16 +65,16 @@ class ReplayTable:
                 found.setdefault(name, {})[value] = None
         return {name: tuple(sorted(values, key=_order)) for name, values in found.items()}
 
-    def select(self, kernel: str, dtype: str, dims: Mapping[str, int]) -> None:
+    def select(self, kernel: str, dtype: str, dims: Mapping[str, int], layout: str = "") -> None:
         """Look up `kernel` in precision class `dtype` at `dims` from now on.
 
-        Raises ConfigError, saying what the table has, where it has no trial of them.
+        `layout` is that of the operands, empty where none is transposed. Raises ConfigError, saying what the
+        table has, where it has no trial of them.
         """
-        wanted = (kernel, dtype, tuple(sorted(dims.items())))
+        wanted = (kernel, dtype, tuple(sorted(dims.items())), layout)
         chosen = {}
         for row in self._rows:
-            same = _problem(row)[1:] == wanted[1:] and (row.role is Role.BASELINE or row.kernel == kernel)
-            if same:
+            if _answers(row, kernel, dtype, dims) and row.layout == layout:
                 chosen[row.role, _key(row)] = row
         if not any(role is Role.CANDIDATE for role, _ in chosen):
             raise self._unknown(wanted)
@@ -111,7 +114,7 @@ class ReplayTable:
         timing = Timing(row.samples_ms, method, row.cache, note=note, energy=row.energy)
         return Outcome(check, None, None, timing)
 
-    def _unknown(self, wanted: tuple[str, str, tuple[tuple[str, int], ...]]) -> ConfigError:
+    def _unknown(self, wanted: _Problem) -> ConfigError:
         known = sorted({_problem(row) for row in self._rows if row.role is Role.CANDIDATE})
         near = did_you_mean(wanted[0], {problem[0] for problem in known})
         return ConfigError(
@@ -120,13 +123,21 @@ class ReplayTable:
         )
 
 
-def _problem(row: Recorded) -> tuple[str, str, tuple[tuple[str, int], ...]]:
-    return row.kernel, row.dtype, tuple(sorted(row.dims.items()))
+def _problem(row: Recorded) -> _Problem:
+    return row.kernel, row.dtype, tuple(sorted(row.dims.items())), row.layout
 
 
-def _said(problem: tuple[str, str, tuple[tuple[str, int], ...]]) -> str:
-    kernel, precision, dims = problem
-    return f"{kernel} ({precision}) at {' '.join(f'{k}={v}' for k, v in dims)}"
+def _answers(row: Recorded, kernel: str, dtype: str, dims: Mapping[str, int]) -> bool:
+    """Whether a row is of that problem, as far as its table tells: foreign ones need not name what they measured."""
+    if row.role is Role.CANDIDATE and row.kernel and row.dtype and row.kernel != kernel:
+        return False
+    return (not row.dtype or row.dtype == dtype) and (not row.dims or dict(row.dims) == dict(dims))
+
+
+def _said(problem: _Problem) -> str:
+    kernel, precision, dims, layout = problem
+    sizes = " ".join(f"{k}={v}" for k, v in dims)
+    return f"{kernel} ({precision}{f', {layout}' if layout else ''}) at {sizes}"
 
 
 def _key(row: Recorded) -> str:

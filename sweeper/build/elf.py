@@ -164,6 +164,7 @@ _TYPE_CODES = {
     "float": "f", "double": "d", "int": "i", "unsigned int": "j", "unsigned": "j", "long": "l",
     "long long": "x", "unsigned long long": "y", "signed char": "a", "char": "c", "short": "s", "bool": "b",
     "__half": "6__half", "half": "6__half", "__nv_bfloat16": "13__nv_bfloat16",
+    "__nv_fp8_e4m3": "13__nv_fp8_e4m3",
 }  # fmt: skip
 
 

@@ -171,6 +171,10 @@ class Jobs:
     def _job(self, config: Config, facts: dict[str, Any]) -> int:
         from sweeper.cli import session
 
+        if config.benchmark is not None:
+            from sweeper.cli.search_benchmark import run_benchmark
+
+            return run_benchmark(config.benchmark, self._arguments.folder, self._out)
         job = session.Job(
             config,
             self._kernel_path(),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sweeper.build.options import normalize_options, option_warnings
 from sweeper.cli import terminal
 from sweeper.cli.beside import transfer_line
+from sweeper.cli.estimates import estimates
 from sweeper.cli.recorder import Recorder
 from sweeper.config import Config
 from sweeper.device import Target, target
@@ -184,7 +185,7 @@ def _search(job: Job, study: Study, space: Space, recorder: Recorder, out: Conso
         return tune(
             study,
             space,
-            lambda: _strategy(config, study.spec, space),
+            lambda: _strategy(config, study, space),
             recorder,
             progress,
             budget=budget,
@@ -195,12 +196,18 @@ def _search(job: Job, study: Study, space: Space, recorder: Recorder, out: Conso
         )
 
 
-def _strategy(config: Config, spec: KernelSpec, space: Space) -> Strategy:
+def _strategy(config: Config, study: Study, space: Space) -> Strategy:
     objectives = 2 if config.measure.objective == "both" else 1
-    strategy = make(
-        config.search.name, space, config.search.seed, config.search.options, objectives=objectives
+    search, spec = config.search, study.spec
+    known = (
+        estimates(
+            spec, space, study.dims, study.evaluator.target, study.evaluator.identity, search.learn_from or ()
+        )
+        if search.name == "guided"
+        else []
     )
-    default = space.row(spec.default_point) if config.search.default_first else None
+    strategy = make(search.name, space, search.seed, search.options, objectives=objectives, estimates=known)
+    default = space.row(spec.default_point) if search.default_first else None
     return strategy if default is None else DefaultFirst(strategy, default)
 
 
@@ -298,7 +305,7 @@ def _plan(spec: KernelSpec, dims: Mapping[str, int], shape: str, limits: Target,
         f"{spec.name} at {shape}: {len(space)} feasible of {space.product_size} configurations on {limits.name}"
     )
     rows = []
-    for row in range(min(len(space), 20_000)):
+    for row in range(0, len(space), max(1, len(space) // _LAUNCHES_LOOKED_AT)):
         point = space.point(row)
         figures = resources(spec, point, dims, limits, flops=problem.flops, bytes=problem.bytes)
         if figures.predicted_ms is not None:

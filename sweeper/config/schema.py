@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sweeper.backend.base import MeasureProtocol
+from sweeper.benchmark import BenchmarkConfig
 from sweeper.report import Pitfall
 
 __all__ = ["BackendConfig", "BuildConfig", "Config", "MeasureConfig", "SearchConfig", "ShapeConfig"]
@@ -28,10 +29,11 @@ class SearchConfig:
     `lookahead` configurations are asked before the first of them is told, so that they build side
     by side; it changes what a model-guided sampler knows, so it does not follow the machine's size.
     A search whose order no result changes (grid, random) is asked as far ahead as the machine can use.
-    With `default_first` the kernel's default configuration is asked before all others.
+    With `default_first` the kernel's default configuration is asked before all others. `learn_from` are tables
+    of other shapes, precision classes or GPUs that a guided search begins with.
     """
 
-    name: str = "tpe"
+    name: str = "guided"
     budget: int | None = 50
     seed: int = 0
     lookahead: int = 8
@@ -39,6 +41,7 @@ class SearchConfig:
     direction: str | None = None
     default_first: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
+    learn_from: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,3 +125,4 @@ class Config:
     dry_run: bool = False
     report: str | None = None
     pitfalls: tuple[Pitfall, ...] = ()
+    benchmark: BenchmarkConfig | None = None

@@ -105,7 +105,7 @@ def _architecture(cc: tuple[int, int]) -> Architecture:
 def _rates(cc: tuple[int, int], *, geforce: bool) -> dict[str, int]:
     """FLOP a clock and SM by precision class.
 
-    A class without hardware of its own runs as float32: bfloat16 and tf32 before cc 8.0. Integers
+    A class without hardware of its own runs as float32: bfloat16 and tf32 before cc 8.0, float8 before 8.9. Integers
     wider than 8 bits are bounded by the 32-bit multiply-add.
     """
     row = _architecture(cc)
@@ -114,8 +114,12 @@ def _rates(cc: tuple[int, int], *, geforce: bool) -> dict[str, int]:
         "float64": row.float64,
         "float32": row.float32,
         "tf32": max(tf32, row.float32),
+        # Three products of tf32 for each.
+        "tf32x3": max(tf32 // 3, row.float32),
         "float16": float16,
         "bfloat16": float16 if cc >= (8, 0) else row.float32,
+        # As fast as int8 since there are instructions for it.
+        "float8_e4m3": row.int8 if cc >= (8, 9) else row.float32,
         "int8": row.int8,
         **dict.fromkeys(("int32", "int64", "uint32", "uint64"), row.int32),
     }

@@ -14,7 +14,12 @@ __all__ = ["ModuleSource", "host_options", "language", "prologue"]
 # -ffast-math without what would let a compiler drop tests for NaN (-ffinite-math-only), and without the
 # start-up code that would change the launcher's own floating-point mode.
 _FAST_MATH = ("-fno-signed-zeros", "-freciprocal-math", "-fassociative-math")
-_HEADER_OF_TYPE = {"__half": "cuda_fp16.h", "__half2": "cuda_fp16.h", "__nv_bfloat16": "cuda_bf16.h"}
+_HEADER_OF_TYPE = {
+    "__half": "cuda_fp16.h",
+    "__half2": "cuda_fp16.h",
+    "__nv_bfloat16": "cuda_bf16.h",
+    "__nv_fp8_e4m3": "cuda_fp8.h",
+}
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)[>"]', re.MULTILINE)
 # nvcc's options that concern its own tools and take a value as the next word.
 _SEPARATE_VALUE = frozenset(

@@ -81,6 +81,11 @@ class LiveEvaluator:
     def ready(self) -> None:
         self._group.ready()
 
+    def build_ahead(self, spec: KernelSpec, points: Sequence[Point]) -> None:
+        """Begin to build `points`, which may be of a problem that is yet to be prepared; returns at once."""
+        for point in points:
+            self._pool.submit(translation_unit(spec, point))
+
     def submit(self, point: Point) -> Ticket:
         if self._problem is None:
             raise AssertionError("prepare comes first")

@@ -44,7 +44,7 @@ class ReplayEvaluator:
 
     def prepare(self, spec: KernelSpec, dims: Mapping[str, int], seed: int) -> None:
         del seed
-        self._table.select(spec.name, spec.dtype.name, dims)
+        self._table.select(spec.name, spec.dtype.name, dims, spec.layout if "t" in spec.layout else "")
 
     def ready(self) -> None:
         """Nothing is waited for."""

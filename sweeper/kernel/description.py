@@ -6,6 +6,7 @@ fixed list of keys, and nothing in it is ever evaluated by Python.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import re
@@ -18,6 +19,8 @@ from sweeper.dtypes import DType, dtype
 from sweeper.errors import KernelError, did_you_mean
 from sweeper.expressions import Expression, Value, parse
 from sweeper.kernel.agreement import check_source
+from sweeper.kernel.layout import KEYS as LAYOUT_KEYS
+from sweeper.kernel.layout import laid_out, without_default
 from sweeper.kernel.tensor_maps import map_rules, tensor_maps
 from sweeper.kernel.trip import trip, trip_expressions
 from sweeper.model import (
@@ -55,11 +58,13 @@ def load(node: Mapping[str, Any], path: Path) -> KernelSpec:
     """
     reader = _Reader(node, f"{path.name}: kernel")
     reader.only(
-        "name", "description", "source", "entry", "template", "dtype", "dtypes", "dims", "params", "default",
-        "constraints", "launch", "args", "tensor_maps", "requires", "reference", "defines", "options",
-        "tolerance", "model", "flops", "forbid_spills", "trip",
+        "name", "description", "source", "entry", "template", "dtype", "dtypes", *LAYOUT_KEYS, "dims",
+        "params", "default", "constraints", "launch", "args", "tensor_maps", "requires", "reference",
+        "defines", "options", "tolerance", "model", "flops", "forbid_spills", "trip",
     )  # fmt: skip
     name = reader.text("name", pattern=_NAME)
+    given = without_default(node)
+    node, layout = laid_out(node, f"{path.name}: kernel {name}")
     where = _Reader(node, f"{path.name}: kernel {name}")
     precision, precisions = _dtypes(where)
     source = _find_file(where.text("source"), path, where)
@@ -94,9 +99,10 @@ def load(node: Mapping[str, Any], path: Path) -> KernelSpec:
         work_flops=where.expression_or_none("flops"),
         digest=tree.digest[:16],
         description=where.text("description", ""),
-        node_json=canonical_json(json.loads(json.dumps(_ordered(node)))),
+        node_json=canonical_json(json.loads(json.dumps(_ordered(given)))),
         forbid_spills=where.switch("forbid_spills"),
         optional_dims=optional_dims,
+        layout=layout,
         tensor_maps=maps,
         trip=trip(
             node.get("trip"),
@@ -215,9 +221,11 @@ def _dtypes(reader: _Reader) -> tuple[DType, tuple[DType, ...]]:
 def _dims(reader: _Reader) -> tuple[dict[str, int | None], dict[str, Expression]]:
     """The sizes with their defaults, and those whose default follows from other sizes."""
     value = reader.node.get("dims", ["M", "N", "K"])
-    items = [value] if isinstance(value, Mapping) else value
+    items = [value] if isinstance(value, Mapping) else reader.sequence("dims", value)
     named: dict[str, Any] = {}
     for item in items:
+        if not isinstance(item, Mapping | str):
+            raise reader.error("dims", f"{item!r} is neither a name nor a mapping of names")
         named |= dict(item) if isinstance(item, Mapping) else {item: None}
     dims: dict[str, int | None] = {}
     optional: dict[str, Expression] = {}
@@ -354,9 +362,9 @@ def _arg_dtype(reader: _Reader, key: str, precision: DType) -> DType:
     name = reader.text(key, "T")
     if name == "T":
         return precision
-    if name == "accumulator" or (name == "output" and precision.is_integer):
+    if name == "accumulator":
         return dtype(precision.accumulator)
-    return precision if name == "output" else dtype(name, where=f"{reader.where}.{key}")
+    return precision.result if name == "output" else dtype(name, where=f"{reader.where}.{key}")
 
 
 def _requires(reader: _Reader) -> Requires:
@@ -396,8 +404,10 @@ def _find_file(name: str, path: Path, reader: _Reader, key: str = "source") -> P
     folders = (path.parent, kernels_dir(), start_folder())
     for folder in folders:
         candidate = folder / name
-        if candidate.is_file():
-            return candidate.absolute()
+        # What no file system takes for a name is no file either.
+        with contextlib.suppress(OSError, ValueError):
+            if candidate.is_file():
+                return candidate.absolute()
     raise reader.error(key, f"no file {name!r}", "looked in " + " and ".join(str(f) for f in folders))
 
 
@@ -413,6 +423,8 @@ def _check_names(spec: KernelSpec, where: str) -> None:
     dims = set(spec.dims) | set(spec.optional_dims)
     known = compiled | dims | given
     for text, expressions, names in (
+        # Before the constraints, some of which come from it.
+        ("tensor_maps", tuple(m.choice for m in spec.tensor_maps if m.choice is not None), compiled | dims),
         ("constraints", spec.constraints, known | geometry),
         ("requires.conditions", spec.requires.conditions, dims | given),
         ("launch", (*spec.launch.block, *spec.launch.grid, *(spec.launch.cluster or ())), known),
@@ -420,7 +432,7 @@ def _check_names(spec: KernelSpec, where: str) -> None:
         ("template", tuple(t for t in spec.template if isinstance(t, Expression)), compiled),
         ("defines", tuple(spec.defines.values()), compiled | {"T"}),
         ("args", _argument_expressions(spec), compiled | dims),
-        ("tensor_maps", tuple(e for m in spec.tensor_maps for e in (*m.box, m.swizzle)), compiled),
+        ("tensor_maps", tuple(e for m in spec.tensor_maps for e in m.compiled_expressions), compiled),
         ("flops", () if spec.work_flops is None else (spec.work_flops,), dims),
         ("trip", trip_expressions(spec), known),
         (

@@ -2,6 +2,7 @@
 
     tensor_maps:
       - {name: a_map, array: A, box: [BM, BK], swizzle: 4 * BK}
+      - {name: b_map, array: [B, b_copy], choice: "min(1, LDB % 4)", box: [BK, BN]}
 
 What the hardware asks of them becomes constraints, so a configuration or a leading dimension that breaks one
 is infeasible before anything is built (CUDA Driver API, "Tensor Map Object Management").
@@ -15,11 +16,11 @@ from typing import Any
 
 from sweeper.errors import KernelError, did_you_mean
 from sweeper.expressions import Expression, parse
-from sweeper.model import ArraySpec, Direction, ScalarSpec, TensorMapSpec
+from sweeper.model import ArraySpec, ScalarSpec, TensorMapSpec
 
 __all__ = ["map_rules", "tensor_maps"]
 
-_KEYS = ("name", "array", "box", "swizzle", "fill")
+_KEYS = ("name", "array", "choice", "box", "swizzle", "fill")
 _FILLS = ("zeros", "nan")
 _MOST_AXES = 5
 _MOST_BOX = 256
@@ -48,17 +49,37 @@ def _map(node: Any, arrays: Mapping[str, ArraySpec], where: str) -> TensorMapSpe
             raise KernelError(
                 f"{where}.{key}: unknown key{did_you_mean(str(key), _KEYS)}", hint=f"known: {known}"
             )
-    name, of, fill = node.get("name"), node.get("array"), node.get("fill", _FILLS[0])
+    name, fill = node.get("name"), node.get("fill", _FILLS[0])
     if not isinstance(name, str) or not _IDENTIFIER.fullmatch(name):
         raise KernelError(f"{where}.name: {name!r} is not an identifier")
-    if not isinstance(of, str) or of not in arrays:
-        raise KernelError(f"{where}.array: {of!r} is no array of args{did_you_mean(str(of), arrays)}")
+    choices = _choices(node, arrays, where)
     if fill not in _FILLS:
         raise KernelError(f"{where}.fill: {fill!r} is none of {', '.join(_FILLS)}")
     box: Any = node.get("box")
-    _require_fit(arrays[of], box, fill, where)
+    for array in choices:
+        _require_fit(array, box, fill, where)
     sizes = tuple(parse(size, where=f"{where}.box[{i}]") for i, size in enumerate(box))
-    return TensorMapSpec(name, of, sizes, parse(node.get("swizzle", 0), where=f"{where}.swizzle"), fill)
+    swizzle = parse(node.get("swizzle", 0), where=f"{where}.swizzle")
+    choice = parse(node["choice"], where=f"{where}.choice") if "choice" in node else None
+    return TensorMapSpec(name, tuple(a.name for a in choices), sizes, swizzle, fill, choice)
+
+
+def _choices(node: Mapping[Any, Any], arrays: Mapping[str, ArraySpec], where: str) -> list[ArraySpec]:
+    """The one array of a map, or those that its `choice` is among."""
+    of = node.get("array")
+    names: list[Any] = list(of) if isinstance(of, list | tuple) else [of]
+    for name in names:
+        if not isinstance(name, str) or name not in arrays:
+            raise KernelError(f"{where}.array: {name!r} is no array of args{did_you_mean(str(name), arrays)}")
+    if (len(names) > 1) != ("choice" in node) or not names:
+        raise KernelError(
+            f"{where}: array names {len(names)}, and choice is {'' if 'choice' in node else 'not '}given",
+            hint="several arrays need a choice among them, counted from 0, and one needs none",
+        )
+    found = [arrays[name] for name in names]
+    if len({array.dtype for array in found}) > 1:
+        raise KernelError(f"{where}.array: {', '.join(names)} are not of one precision class")
+    return found
 
 
 def _require_fit(array: ArraySpec, box: Any, fill: str, where: str) -> None:
@@ -70,8 +91,6 @@ def _require_fit(array: ArraySpec, box: Any, fill: str, where: str) -> None:
         )
     if axes > _MOST_AXES:
         raise KernelError(f"{where}.array: {array.name} has {axes} axes, a tensor map at most {_MOST_AXES}")
-    if array.direction is Direction.SCRATCH:
-        raise KernelError(f"{where}.array: {array.name} is scratch, of which no tensor map is made")
     if fill == "nan" and array.dtype is not None and array.dtype.is_integer:
         raise KernelError(f"{where}.fill: the integers of {array.name} have no NaN", hint="write fill: zeros")
 
@@ -83,12 +102,16 @@ def map_rules(
     arrays = {a.name: a for a in args if isinstance(a, ArraySpec)}
     texts: list[str] = []
     for made in maps:
-        array = arrays[made.array]
-        size = "elem_bytes" if array.dtype is None else str(array.dtype.bytes)
+        choices = [arrays[name] for name in made.arrays]
+        size = "elem_bytes" if choices[0].dtype is None else str(choices[0].dtype.bytes)
         row = f"({made.box[-1].text}) * {size}"
-        if len(array.shape) > 1:
-            pitch = array.pitch or array.shape[-1]
-            texts.append(f"({pitch.text}) * {size} % {_ALIGNMENT} == 0")
+        if made.choice is not None:
+            texts.append(f"0 <= ({made.choice.text}) < {len(choices)}")
+        for number, array in enumerate(choices):
+            if len(array.shape) > 1:
+                pitch = array.pitch or array.shape[-1]
+                unless = "" if made.choice is None else f"({made.choice.text}) != {number} or "
+                texts.append(f"{unless}({pitch.text}) * {size} % {_ALIGNMENT} == 0")
         texts += [f"1 <= {box.text} <= {_MOST_BOX}" for box in made.box]
         texts.append(f"{row} % {_ALIGNMENT} == 0")
         if made.swizzle.text != "0":

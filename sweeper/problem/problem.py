@@ -128,7 +128,7 @@ class Problem:
 
     @property
     def key(self) -> str:
-        """Equal where the inputs and right results are: sizes, arrays (classes, shapes, fills) and seed.
+        """Equal where the inputs and right results are: sizes, arrays (classes, shapes, fills), layout and seed.
 
         Scalars count where a reference reads them: a contraction does not, so a kernel may be told of a
         parameter by one. Scratch never does.
@@ -142,7 +142,8 @@ class Problem:
         ]
         read = self.scalars if self.contraction is None else ()
         scalars = [[s.name, s.dtype.name, repr(s.value.item())] for s in read]
-        return digest([self.spec.dtype.name, dict(self.dims), arrays, scalars, self.seed])
+        turned = [self.spec.layout] if "t" in self.spec.layout else []
+        return digest([self.spec.dtype.name, dict(self.dims), arrays, scalars, self.seed, *turned])
 
     def inputs(self) -> dict[str, Array]:
         """The data of every array that is read, by name: see `sweeper.problem.inputs`."""

@@ -20,6 +20,15 @@ Random Data, SIAM J. Sci. Comput. 42(5), 2020, A3427–A3446). Without this, tf3
 for float32 ones. ‖a∘b‖₂² = Σ(a·b)² ≤ max|a|·max|b|·(|a|·|b|), which leaves a factor of 1.5 for uniform data.
 Data sorted by size could break it; generated data cannot.
 
+That is asked of tf32x3 too, whose kernels should add up in float32 what leaves the tensor cores every few steps:
+sums that stay there are cut off at each step, and leave the bound somewhere beyond K = 8192.
+
+Sums of fewer bits than their register. Tensor cores of Hopper keep p = 14 bits of what they add for float8,
+and truncate: u_acc = 2^(1-p), which stands for the roundoff of the accumulator. The data is random too, and the
+sums s are those of the kernel, so |C| + ‖a∘b‖₂ takes the place of |A|·|B| where it is smaller; without that
+the bound would be larger than the results from K = 4096 on, and nothing could fail. Data of one sign can break
+it: what is cut off then has one sign too, and a kernel has to add parts in float32 every few steps.
+
 Reference. Its float64 sums err in the same way with 2^-53, so u_acc + 2^-53 stands for u_acc: nothing
 for float32, a factor of two for float64.
 
@@ -52,11 +61,21 @@ import numpy.typing as npt
 from sweeper.dtypes import DTYPES, DType
 from sweeper.errors import ConfigError
 
-__all__ = ["contraction_bound", "function_bound", "largest", "require_in_range"]
+__all__ = [
+    "accumulation",
+    "contraction_bound",
+    "function_bound",
+    "largest",
+    "require_in_range",
+    "sums_stray",
+]
 
 Floats = npt.NDArray[np.float64]
 
 REFERENCE_ROUNDOFF = 2.0**-53
+
+# Operands that lose no more than this are those of a class as exact as its accumulator (tf32x3: two bits).
+_FEW_BITS = 2
 
 # Elements at once: a core's cache holds the temporaries.
 _CHUNK = 1 << 15
@@ -120,9 +139,9 @@ def contraction_bound(
     """
     bound = np.empty(values.shape)
     flat, want, summed = bound.reshape(-1), values.reshape(-1), magnitudes.reshape(-1)
-    accumulator, u_acc = _accumulator(kernel, output)
+    accumulator, u_acc = accumulation(kernel, output)
     exact_operands = kernel.operand_bits == kernel.significand_bits
-    nearest = exact_operands and kernel.significand_bits == accumulator.significand_bits
+    nearest = sums_stray(kernel, accumulator)
     u_op = 0.0 if exact_operands else kernel.operand_roundoff
     step = tolerance * math.sqrt(terms) * (u_acc + REFERENCE_ROUNDOFF)
     for start in range(0, flat.size, _CHUNK):
@@ -160,7 +179,7 @@ def function_bound(
     computed in the kernel's own precision. There is no theorem for an arbitrary function: a kernel
     with an ill-conditioned one raises its `tolerance`.
     """
-    accumulator, u_acc = _accumulator(kernel, output)
+    accumulator, u_acc = accumulation(kernel, output)
     scale: Floats = np.abs(values)
     size = np.maximum(scale, math.sqrt(float(np.mean(np.square(values)))))
     summed = math.sqrt(terms) * size if magnitudes is None else np.maximum(size, magnitudes)
@@ -172,11 +191,24 @@ def function_bound(
     return sides * _rounded(values, error, output)
 
 
-def _accumulator(kernel: DType, output: DType) -> tuple[DType, float]:
-    """What sums are kept in; for integers on their way to a floating-point output, that output."""
+def accumulation(kernel: DType, output: DType) -> tuple[DType, float]:
+    """What sums are kept in, and the roundoff of a step of theirs.
+
+    For integers on their way to a floating-point output, that output.
+    """
     accumulator = DTYPES[kernel.accumulator]
     accumulator = output if accumulator.is_integer else accumulator
+    if kernel.sum_bits:
+        return accumulator, 2.0 ** (1 - kernel.sum_bits)
     return accumulator, accumulator.unit_roundoff
+
+
+def sums_stray(kernel: DType, accumulator: DType) -> bool:
+    """Whether |C| + ‖a∘b‖₂ bounds what errors of sums are in proportion to: see the module's text."""
+    lost = kernel.significand_bits - kernel.operand_bits
+    return bool(kernel.sum_bits) or (
+        lost <= _FEW_BITS and kernel.significand_bits == accumulator.significand_bits
+    )
 
 
 def _smallest_normal(precision: DType) -> float:

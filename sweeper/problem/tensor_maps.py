@@ -36,9 +36,17 @@ def resolve_tensor_maps(
     args: Sequence[ResolvedArray | ResolvedScalar],
     scope: Mapping[str, Value],
 ) -> tuple[ResolvedTensorMap, ...]:
-    """`specs` evaluated in `scope`. Raises ExpressionError for a size that is not whole."""
+    """`specs` evaluated in `scope`. Raises ExpressionError for a size or a choice that is not whole."""
     arrays = {a.name: a for a in args if isinstance(a, ResolvedArray)}
-    return tuple(_resolve(spec, arrays[spec.array], scope) for spec in specs)
+    return tuple(_resolve(spec, arrays[spec.arrays[_chosen(spec, scope)]], scope) for spec in specs)
+
+
+def _chosen(spec: TensorMapSpec, scope: Mapping[str, Value]) -> int:
+    """The place of the array that `spec` is of. Where a choice is out of range, so is the point: the last."""
+    if spec.choice is None:
+        return 0
+    chosen = spec.choice.evaluate_int(scope, what=f"choice of {spec.name}")
+    return min(max(chosen, 0), len(spec.arrays) - 1)
 
 
 def _resolve(spec: TensorMapSpec, array: ResolvedArray, scope: Mapping[str, Value]) -> ResolvedTensorMap:

@@ -24,6 +24,8 @@ Places = range | npt.NDArray[np.intp]
 # a CPU's has an empty payload, so an element that was never written is told from one computed as NaN.
 _NAN_BITS = {8: 0x7FFD_5A5A_C3C3_5A5A, 4: 0x7FD5_A5C3, 2: 0x7E5A}
 _BFLOAT16_BITS = 0x7FDA
+# The one NaN of float8_e4m3, but for its sign.
+_FLOAT8_BITS = 0x7F
 _INTEGER_BITS = {8: 0xA5C3_5A3C_B4D2_4B2D, 4: 0xA5C3_5A3C, 2: 0xA5C3, 1: 0xA5}
 
 _MOST_MISMATCHES = 5
@@ -52,8 +54,9 @@ def pattern(storage: np.dtype[Any]) -> np.unsignedinteger[Any]:
     kind: Any = np.dtype(f"u{storage.itemsize}").type
     if storage.kind in "iu":
         return kind(_INTEGER_BITS[storage.itemsize])  # type: ignore[no-any-return]
-    bfloat16 = storage.kind == "V"
-    return kind(_BFLOAT16_BITS if bfloat16 else _NAN_BITS[storage.itemsize])  # type: ignore[no-any-return]
+    extension = storage.kind == "V"
+    bits = {1: _FLOAT8_BITS, 2: _BFLOAT16_BITS} if extension else _NAN_BITS
+    return kind(bits[storage.itemsize])  # type: ignore[no-any-return]
 
 
 def check(

@@ -12,6 +12,7 @@ from sweeper.check.compose import Composer
 from sweeper.errors import ConfigError, KernelError, NoValidConfiguration, StorageError, did_you_mean
 from sweeper.expressions import Value
 from sweeper.kernel import load
+from sweeper.kernel.layout import chosen_layout, layout_of, shape_suffix
 from sweeper.model import KernelSpec, Role, Status, Trial
 from sweeper.paths import conf_dir
 from sweeper.profile.job import Job
@@ -154,7 +155,9 @@ def _as_it_is_now(trial: Trial, folders: Sequence[Path], error: KernelError) -> 
     composer = Composer(folders)
     if trial.kernel in composer.kernels:
         with composer, contextlib.suppress(ConfigError):
-            spec = composer.compose([f"kernel={trial.kernel}", f"++kernel.dtype={trial.dtype}"])[0]
+            layout = layout_of(trial.shape)
+            named = [f"++kernel.layout={layout}"] if layout else []
+            spec = composer.compose([f"kernel={trial.kernel}", f"++kernel.dtype={trial.dtype}", *named])[0]
             if set(spec.default_point.params) == set(trial.params):
                 return spec
     raise KernelError(
@@ -167,7 +170,8 @@ def _describes(run: Mapping[str, Any], trial: Trial) -> bool:
     node = config.get("kernel") if isinstance(config, Mapping) else None
     if not isinstance(node, Mapping) or node.get("name") != trial.kernel:
         return False
-    return str(node.get("dtype", "float32")) == trial.dtype
+    layout = shape_suffix(chosen_layout(node))
+    return str(node.get("dtype", "float32")) == trial.dtype and layout == shape_suffix(layout_of(trial.shape))
 
 
 def _ranks(trial: Trial) -> bool:
@@ -184,10 +188,11 @@ def _sizes(trial: Trial) -> str:
 
 
 def _grouped(trials: Sequence[Trial]) -> list[list[Trial]]:
-    """By kernel, precision class and sizes; of one configuration's rows the latest."""
-    groups: dict[tuple[str, str, str], dict[str, Trial]] = {}
+    """By kernel, precision class, sizes and layout; of one configuration's rows the latest."""
+    groups: dict[tuple[str, str, str, str], dict[str, Trial]] = {}
     for trial in trials:
-        group = groups.setdefault((trial.kernel, trial.dtype, _sizes(trial)), {})
+        key = (trial.kernel, trial.dtype, _sizes(trial), layout_of(trial.shape))
+        group = groups.setdefault(key, {})
         group[trial.point.key] = trial
     return [list(group.values()) for group in groups.values()]
 

@@ -17,7 +17,7 @@ from sweeper.profile.raw_csv import Launched
 __all__ = ["Profile", "profile_of"]
 
 # What tensor cores multiply at many times the rate of the other pipes.
-_TENSOR_CLASSES = ("float16", "bfloat16", "tf32", "int8")
+_TENSOR_CLASSES = ("float16", "bfloat16", "tf32", "float8_e4m3", "int8")
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,21 +20,31 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
 from sweeper.device import Target
 from sweeper.model import Launch
 from sweeper.resources.occupancy import Residency
 
-__all__ = ["BlockWork", "Prediction", "dram_bytes", "predict"]
+__all__ = ["LAUNCH_MS", "START_UP_CYCLES", "BlockWork", "Prediction", "dram_bytes", "predict", "step_cycles"]
+
+Floats = npt.NDArray[np.float64]
 
 # Cycles from a load to its data past L1: between an L2 hit and a DRAM access on Volta to Hopper (Jia et
 # al., 2018; Luo et al., 2024: some 270 and 600).
 _LATENCY_CYCLES = 600.0
 # A block's launch, address arithmetic and final stores, which nothing in the same wave hides.
-_START_UP_CYCLES = 500.0
+START_UP_CYCLES = 500.0
 # From the end of one kernel to the first instruction of the next on a busy stream.
-_LAUNCH_MS = 2e-3
+LAUNCH_MS = 2e-3
 # Draining the pipelines at a barrier.
 _BARRIER_CYCLES = 30.0
+# How whole spaces are ranked best: fitted to what was recorded of the register and warp tiles on an H200. As times
+# these are too long, since kernels do overlap some of it; as an order they tell tiles that load less from those that
+# load more, which the 2-norm hides behind the arithmetic.
+_RANKING_BARRIER_CYCLES = 200.0
+_RANKING_L2 = 2.0
 # One warp a scheduler keeps the arithmetic pipes full where a thread has independent operations.
 _WARPS_FOR_FULL_RATE = 4
 
@@ -113,16 +123,16 @@ def predict(
     )
     full_waves, rest = divmod(launch.blocks, resident * sms)
     last = -(-rest // sms)
-    cycles = full_waves * (work.steps * step.cycles(resident, warps) + _START_UP_CYCLES)
+    cycles = full_waves * (work.steps * step.cycles(resident, warps) + START_UP_CYCLES)
     if last:
-        cycles += work.steps * step.cycles(last, warps) + _START_UP_CYCLES
+        cycles += work.steps * step.cycles(last, warps) + START_UP_CYCLES
     times = {
         step.limited_by(resident if full_waves else last, warps): cycles / (target.clock_mhz * 1e3),
         "DRAM": dram_bytes(work, launch, residency, target, compulsory_bytes) / (target.bandwidth_gbs * 1e6),
-        "launch": _LAUNCH_MS,
+        "launch": LAUNCH_MS,
     }
     limited_by = max(times, key=times.__getitem__)
-    return Prediction(max(times[limited_by], floor_ms) + _LAUNCH_MS, limited_by)
+    return Prediction(max(times[limited_by], floor_ms) + LAUNCH_MS, limited_by)
 
 
 def dram_bytes(
@@ -140,3 +150,19 @@ def dram_bytes(
         return compulsory_bytes
     at_once = min(launch.blocks, residency.blocks_per_sm * target.sm_count)
     return max(compulsory_bytes, total / math.sqrt(at_once))
+
+
+def step_cycles(
+    compute: Floats, shared: Floats, l2: Floats, resident: Floats, warps: Floats, *, ranking: bool = False
+) -> Floats:
+    """`_Step.cycles` on columns: one step of `resident` blocks of `warps` each, from one block's cycles.
+
+    For `ranking` nothing overlaps, a barrier drains for longer, and L2 serves half its rate.
+    """
+    filled = np.minimum(1.0, resident * warps / _WARPS_FOR_FULL_RATE)
+    alone = _LATENCY_CYCLES + compute / np.minimum(1.0, warps / _WARPS_FOR_FULL_RATE) + shared + l2
+    if ranking:
+        together = resident * (compute / filled + shared + _RANKING_L2 * l2) + _RANKING_BARRIER_CYCLES
+    else:
+        together = resident * np.sqrt((compute / filled) ** 2 + shared**2 + l2**2) + _BARRIER_CYCLES
+    return np.asarray(np.maximum(together, alone))

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from sweeper.errors import ConfigError, did_you_mean
 from sweeper.search.base import Strategy
 from sweeper.space import Space
 
-__all__ = ["REGISTRY", "Strategy", "make", "why_not_several"]
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+__all__ = ["REGISTRY", "Strategy", "make", "why_missing", "why_not_several"]
 
 Factory = Callable[[Space, int, Mapping[str, Any], int], Strategy]
 
@@ -32,6 +36,21 @@ def _bayes(space: Space, seed: int, options: Mapping[str, Any], objectives: int)
     return Bayes(space, seed, options, objectives)
 
 
+def _guided(
+    space: Space,
+    seed: int,
+    options: Mapping[str, Any],
+    objectives: int,
+    estimates: Sequence[npt.NDArray[np.float64]] = (),
+) -> Strategy:
+    if objectives > 1:
+        # There is no one speed to model: the best that there is for a front goes on.
+        return _optuna("tpe")(space, seed, options, objectives)
+    from sweeper.search.guided import Guided
+
+    return Guided(space, seed, options, objectives, estimates=estimates)
+
+
 def _optuna(sampler: str) -> Factory:
     def factory(space: Space, seed: int, options: Mapping[str, Any], objectives: int) -> Strategy:
         from sweeper.search.optuna_sampler import OptunaSearch
@@ -45,6 +64,7 @@ def _optuna(sampler: str) -> Factory:
 REGISTRY: dict[str, Factory] = {
     "grid": _grid,
     "random": _random,
+    "guided": _guided,
     "bayes": _bayes,
     "tpe": _optuna("tpe"),
     "tpe_univariate": _optuna("tpe_univariate"),
@@ -54,7 +74,7 @@ REGISTRY: dict[str, Factory] = {
     "qmc": _optuna("qmc"),
 }
 
-_SEVERAL = ("tpe", "tpe_univariate", "nsgaii", "qmc", "grid", "random")
+_SEVERAL = ("tpe", "tpe_univariate", "nsgaii", "qmc", "grid", "random", "guided")
 
 
 def why_not_several(name: str) -> str:
@@ -71,8 +91,12 @@ def make(
     options: Mapping[str, Any] | None = None,
     *,
     objectives: int = 1,
+    estimates: Sequence[npt.NDArray[np.float64]] = (),
 ) -> Strategy:
     """The strategy called `name` over `space`, told of so many values a row.
+
+    `estimates` are times by row of the space, in any unit and NaN where nothing is known, the most trusted first:
+    what a search that is guided by such begins with. The others do without.
 
     Raises ConfigError for an unknown name, a wrong option or more values than it can serve, SetupError where a
     package is missing.
@@ -84,4 +108,16 @@ def make(
         )
     if objectives > 1 and (why_not := why_not_several(name)):
         raise ConfigError(why_not)
+    if name == "guided":
+        return _guided(space, seed, options or {}, objectives, estimates)
     return REGISTRY[name](space, seed, options or {}, objectives)
+
+
+def why_missing(name: str) -> str:
+    """Which packages the search called `name` lacks here; empty where it has all."""
+    if name in ("grid", "random", "guided", "bayes"):
+        return ""
+    from sweeper.search.optuna_sampler import SAMPLERS, missing_packages
+
+    missing = missing_packages(SAMPLERS[name].packages)
+    return f"it needs {' and '.join(missing)}" if missing else ""

@@ -46,6 +46,10 @@ class Strategy(Protocol):
         """
         ...
 
+    def has_taken(self, row: int) -> bool:
+        """Whether `row` was asked or told."""
+        ...
+
 
 class SpaceStrategy(ABC):
     """The bookkeeping that all strategies share; a subclass says which unseen row comes next."""
@@ -95,6 +99,10 @@ class SpaceStrategy(ABC):
             self._take(row)
         self._pending.discard(row)
         self._observe(row, tuple(map(float, values)) or None, asked=asked)
+
+    def has_taken(self, row: int) -> bool:
+        """Whether `row` was asked or told."""
+        return bool(self._taken[row])
 
     @abstractmethod
     def _propose(self) -> int:

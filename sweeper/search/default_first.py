@@ -34,3 +34,6 @@ class DefaultFirst:
 
     def tell(self, row: int, value: Told) -> None:
         self._strategy.tell(row, value)
+
+    def has_taken(self, row: int) -> bool:
+        return (self._begun and row == self._row) or self._strategy.has_taken(row)

@@ -28,7 +28,7 @@ from sweeper.search.base import Choice, Number, SpaceStrategy, checked_options
 from sweeper.search.random import Shuffle
 from sweeper.space import Space
 
-__all__ = ["SAMPLERS", "OptunaSearch", "Sampler"]
+__all__ = ["SAMPLERS", "OptunaSearch", "Sampler", "missing_packages"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,8 +200,13 @@ class OptunaSearch(SpaceStrategy):
             self._study.tell(number, self._worst)
 
 
+def missing_packages(packages: tuple[str, ...]) -> list[str]:
+    """Those of `packages` that are not installed."""
+    return [package for package in packages if importlib.util.find_spec(package) is None]
+
+
 def _require(sampler: str, packages: tuple[str, ...]) -> None:
-    missing = [p for p in packages if importlib.util.find_spec(p) is None]
+    missing = missing_packages(packages)
     if missing:
         raise SetupError(
             f"search.name = {sampler} needs the package{'s' * (len(missing) > 1)} {' and '.join(missing)}",

@@ -23,7 +23,7 @@ _TYPE_WORDS = frozenset(
         "half2", "int", "int16_t", "int32_t", "int64_t", "int8_t", "long", "nv_bfloat16", "nv_bfloat162",
         "ptrdiff_t", "short", "signed", "size_t", "uint", "uint16_t", "uint32_t", "uint64_t", "uint8_t",
         "unsigned", "void", "volatile", "uintptr_t", "wchar_t", "__half", "__half2", "__nv_bfloat16",
-        "__nv_bfloat162",
+        "__nv_bfloat162", "__nv_fp8_e4m3",
     }
 )  # fmt: skip
 _VECTOR_TYPE = re.compile(r"(?:u?(?:char|short|int|long|longlong)|float|double)[1-4]")
@@ -162,8 +162,9 @@ def _directive_sights(directive: Directive) -> Iterator[tuple[Token, Sight]]:
     if directive.name in ("define", "undef", "ifdef", "ifndef", "elifdef", "elifndef") and tokens:
         yield tokens[0], Sight.MAYBE
         parameters = _macro_parameters(directive) if directive.name == "define" else set()
-        for token in tokens[1:]:
-            if token.kind == "name" and token.text not in parameters:
+        for i, token in enumerate(tokens[1:], 1):
+            pasted = any(other.text == "##" for other in (tokens[i - 1], *tokens[i + 1 : i + 2]))
+            if token.kind == "name" and token.text not in parameters and not pasted:
                 yield token, Sight.USE
     elif directive.name in ("if", "elif"):
         # An undefined name in a condition is 0, and asking for it is legitimate.

@@ -43,7 +43,7 @@ _CANONICAL = {
     "unsigned long long": "unsigned long long", "unsigned long": "unsigned long long",
     "uint64_t": "unsigned long long", "size_t": "unsigned long long", "std::size_t": "unsigned long long",
     "float": "float", "double": "double", "half": "__half", "__half": "__half",
-    "__nv_bfloat16": "__nv_bfloat16", "nv_bfloat16": "__nv_bfloat16",
+    "__nv_bfloat16": "__nv_bfloat16", "nv_bfloat16": "__nv_bfloat16", "__nv_fp8_e4m3": "__nv_fp8_e4m3",
     "signed char": "signed char", "int8_t": "signed char", "char": "signed char",
 }  # fmt: skip
 

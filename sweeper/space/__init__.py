@@ -5,9 +5,11 @@ from __future__ import annotations
 from sweeper.space.space import (
     Space,
     build_space,
+    space_of_points,
 )
 
 __all__ = [
     "Space",
     "build_space",
+    "space_of_points",
 ]

@@ -24,7 +24,7 @@ from sweeper.space.feasibility import Feasibility
 from sweeper.space.joins import TooManyPoints, components
 from sweeper.space.mixed_radix import MAX_ROWS, MixedRadix, RowIndex
 
-__all__ = ["Space", "build_space"]
+__all__ = ["Space", "build_space", "space_of_points"]
 
 _CANDIDATES_PER_POINT: Final = 64
 """Work allowed for a space of the most points: candidates looked at per point."""
@@ -181,6 +181,24 @@ def build_space(
             )
     radix = MixedRadix.of(feasibility.counts)
     codes = _feasible_codes(feasibility, radix, min(max_points, MAX_ROWS))
+    return Space(feasibility, radix, radix.sort(codes))
+
+
+def space_of_points(params: Sequence[ParamSpec], points: Sequence[Point]) -> Space:
+    """The space that holds exactly `points`, choices of the levels of `params`, whatever rules them.
+
+    Raises ConfigError for unusable levels or names and for a point that is no choice of levels.
+    """
+    feasibility = Feasibility(params, (), {}, {})
+    rows = []
+    for point in points:
+        indices = feasibility.indices_of(point)
+        if isinstance(indices, str):
+            raise ConfigError(f"{point}: {indices}")
+        rows.append(indices)
+    radix = MixedRadix.of(feasibility.counts)
+    columns = np.array(rows, dtype=np.int64).reshape(len(rows), len(feasibility.counts)).T
+    codes = radix.encode(list(columns), range(len(columns)))
     return Space(feasibility, radix, radix.sort(codes))
 
 

@@ -13,7 +13,7 @@ from sweeper.model import KernelSpec, TimeSource, Trial, digest
 __all__ = ["Study"]
 
 # The keys of a description that say which points there are, not what a point does.
-_SPACE_KEYS = {"params", "default", "constraints", "description"}
+_SPACE_KEYS = {"params", "default", "constraints", "description", "layouts"}
 
 
 @dataclass(frozen=True, slots=True)

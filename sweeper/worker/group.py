@@ -221,7 +221,8 @@ class DeviceGroup:
     def _confirm(self, lane: Lane, ticket: FinalsTicket) -> None:
         ticket.device = lane.identity
         began = time.monotonic()
-        protocol = replace(self._protocol, stop_above_ms=None)
+        cache = ticket.rounds.cache or self._protocol.cache
+        protocol = replace(self._protocol, stop_above_ms=None, cache=cache)
         try:
             turns = turns_of(lane.worker, ticket.finalists, protocol, ticket.rounds)
         except BaseException as error:

@@ -41,6 +41,7 @@ PRODUCTS = (
     ("tf32", None),
     ("float16", None),
     ("bfloat16", "float32"),
+    ("float8_e4m3", "bfloat16"),
     ("int8", "int32"),
 )
 SHAPE = {"M": 300, "N": 261, "K": 517}
@@ -110,7 +111,10 @@ def filled(device: CudaDevice) -> Told:
         widened = np.empty(values.size)
         device.synchronize()
         device.drv.memcpy_dtoh(widened, int(wide))
-        yield f"widen {name}", "" if np.array_equal(widened, values.astype(np.float64)) else "values differ"
+        yield (
+            f"widen {name}",
+            "" if np.array_equal(widened, values.astype(np.float64), equal_nan=True) else "values differ",
+        )
         array.negate()
         same = array.download().tobytes() == device_model.negative(values).tobytes()
         yield f"negate {name}", "" if same else "values differ"

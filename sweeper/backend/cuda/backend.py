@@ -132,9 +132,14 @@ class CudaBackend:
     def prepare(self, spec: KernelSpec, problem: Problem) -> None:
         """Fill the device with the problem's arrays and what is right.
 
-        Raises TrialFailed (out of memory) before anything is computed where it cannot fit.
+        What another kernel left of the same problem is used again. Raises TrialFailed (out of memory) before
+        anything is computed where it cannot fit.
         """
-        self._prepared = None
+        held, self._prepared = self._prepared, None
+        if held is not None and held.serves(spec, problem):
+            self._prepared = Prepared(spec, problem, held.sets, held.judge)
+            return
+        del held
         gc.collect()
         prepared = self._made(spec, problem)
         self._device.monitor.know_users()

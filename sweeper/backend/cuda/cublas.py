@@ -42,6 +42,8 @@ class Cublas:
         Raises TrialFailed: infeasible where cuBLAS declines the types or sizes, else a launch error.
         """
         mode, operand = gemm.mode, gemm.operand_type
+        if not mode.plain:
+            raise no_equivalent(f"cublasGemmEx has no operands of {gemm.operands}; cuBLASLt has")
         one, zero = mode.factors()
         try:
             self._api.set_math_mode(mode.math)

@@ -10,7 +10,7 @@ from typing import Any
 from sweeper.backend.cuda.arguments import Arguments
 from sweeper.backend.cuda.cublas import Cublas
 from sweeper.backend.cuda.cublas_gemm import Gemm, gemm_of
-from sweeper.backend.cuda.cublaslt import CublasLt
+from sweeper.backend.cuda.cublaslt import Algorithm, CublasLt, LtProduct
 from sweeper.backend.cuda.device import CudaDevice
 from sweeper.backend.cuda.verification import Launcher
 from sweeper.errors import ConfigError, SetupError, TrialFailed, did_you_mean
@@ -87,22 +87,33 @@ class Baselines:
                 self._cublaslt = CublasLt(int(self._device.stream.handle), self._device.allocate)
         library = self._cublaslt
         pointers = {name: array.pointer for name, array in arguments.arrays.items()}
-        with library.product(gemm, pointers) as product:
+        with contextlib.ExitStack() as products:
             found = []
-            for algorithm in product.algorithms(HEURISTICS):
-
-                def run(given: Arguments, algorithm: Any = algorithm) -> None:
-                    product.run(algorithm, *_pointers(gemm, given))
-
-                details = {
-                    **_common(library, gemm),
-                    "heuristic": algorithm.place,
-                    "workspace_bytes": algorithm.workspace_bytes,
-                    "algorithm": dict(algorithm.config),
-                }
-                note = f"cuBLASLt {library.version}, {gemm.mode}, heuristic {algorithm.place}: {algorithm}"
-                found.append(Contender(run, note, details))
+            for fast_sums in (False, True) if gemm.mode.fast_sums else (False,):
+                product = products.enter_context(library.product(gemm, pointers, fast_sums=fast_sums))
+                found += [
+                    self._contender(library, product, gemm, algorithm, fast_sums)
+                    for algorithm in product.algorithms(HEURISTICS)
+                ]
             yield found
+
+    @staticmethod
+    def _contender(
+        library: CublasLt, product: LtProduct, gemm: Gemm, algorithm: Algorithm, fast_sums: bool
+    ) -> Contender:
+        def run(given: Arguments) -> None:
+            product.run(algorithm, *_pointers(gemm, given))
+
+        details = {
+            **_common(library, gemm),
+            **({"fast_sums": True} if fast_sums else {}),
+            "heuristic": algorithm.place,
+            "workspace_bytes": algorithm.workspace_bytes,
+            "algorithm": dict(algorithm.config),
+        }
+        mode = f"{gemm.mode}{', fast accumulation' if fast_sums else ''}"
+        note = f"cuBLASLt {library.version}, {mode}, heuristic {algorithm.place}: {algorithm}"
+        return Contender(run, note, details)
 
 
 def _pointers(gemm: Gemm, given: Arguments) -> tuple[int, int, int]:

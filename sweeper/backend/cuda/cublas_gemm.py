@@ -21,7 +21,10 @@ from sweeper.problem.contraction import Contraction
 __all__ = ["Gemm", "Mode", "gemm_of", "neutral_environment", "no_equivalent"]
 
 # Values of library_types.h and cublas_api.h.
-_TYPES = {"float64": 1, "float32": 0, "tf32": 0, "float16": 2, "bfloat16": 14, "int8": 3, "int32": 10}
+_TYPES = {
+    "float64": 1, "float32": 0, "tf32": 0, "tf32x3": 0, "float16": 2, "bfloat16": 14, "float8_e4m3": 28, "int8": 3,
+    "int32": 10,
+}  # fmt: skip
 _DEFAULT_MATH = 0
 _NO_REDUCED_REDUCTION = 16
 
@@ -31,12 +34,18 @@ _OVERRIDES = ("NVIDIA_TF32_OVERRIDE", "CUBLAS_EMULATE_SINGLE_PRECISION", "CUBLAS
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """How the products of one precision class are computed: compute type, type of α and β, math mode."""
+    """How the products of one precision class are computed: compute type, type of α and β, math mode.
+
+    `plain` is whether cublasGemmEx has the class; `fast_sums` whether cuBLASLt may leave sums in the tensor
+    cores throughout, which keep fewer bits there than their result has.
+    """
 
     compute: int
     name: str
     scale: str
     math: int = _DEFAULT_MATH
+    plain: bool = True
+    fast_sums: bool = False
 
     @property
     def scale_type(self) -> int:
@@ -71,16 +80,23 @@ _MODES = {
     "float64": Mode(70, "CUBLAS_COMPUTE_64F", "float64"),
     "float32": Mode(68, "CUBLAS_COMPUTE_32F", "float32"),
     "tf32": Mode(77, "CUBLAS_COMPUTE_32F_FAST_TF32", "float32"),
+    # The libraries have no such class: what is as exact there is float32.
+    "tf32x3": Mode(68, "CUBLAS_COMPUTE_32F", "float32"),
     "float16": Mode(68, "CUBLAS_COMPUTE_32F", "float32", _NO_REDUCED_REDUCTION),
     "bfloat16": Mode(68, "CUBLAS_COMPUTE_32F", "float32", _NO_REDUCED_REDUCTION),
+    "float8_e4m3": Mode(
+        68, "CUBLAS_COMPUTE_32F", "float32", _NO_REDUCED_REDUCTION, plain=False, fast_sums=True
+    ),
     "int8": Mode(72, "CUBLAS_COMPUTE_32I", "int32"),
 }
 _OUTPUTS = {
     "float64": ("float64",),
     "float32": ("float32",),
     "tf32": ("float32", "tf32"),
+    "tf32x3": ("float32", "tf32x3"),
     "float16": ("float16", "float32"),
     "bfloat16": ("bfloat16", "float32"),
+    "float8_e4m3": ("bfloat16", "float16", "float32"),
     "int8": ("int32",),
 }
 
@@ -125,7 +141,7 @@ class Gemm:
     @property
     def rounds_its_result(self) -> bool:
         """Whether an element of C is narrower than what it is summed in."""
-        return self.mode.reduces_in_full and self.operands == self.output
+        return self.mode.reduces_in_full and self.output != "float32"
 
     @property
     def stored_a(self) -> tuple[int, int]:
@@ -138,7 +154,12 @@ class Gemm:
 
     def __str__(self) -> str:
         times = f"{self.batch} times " if self.batch > 1 else ""
-        return f"{self.operands} at {times}{self.m}×{self.n}×{self.k}"
+        return f"{self.operands} at {times}{self.m}×{self.n}×{self.k}{self._turned}"
+
+    @property
+    def _turned(self) -> str:
+        turned = [name for name, t in ((self.a, self.transpose_a), (self.b, self.transpose_b)) if t]
+        return f", {' and '.join(turned)} transposed" if turned else ""
 
 
 def gemm_of(problem: Problem) -> Gemm:

@@ -21,6 +21,7 @@ WORKSPACE_BYTES = 32 << 20
 
 # Values of cublasLt.h.
 _TRANS_A, _TRANS_B = 3, 4
+_FAST_SUMS = 25
 _BATCH_COUNT, _BATCH_OFFSET = 5, 6
 _MAX_WORKSPACE, _REDUCTION_MASK = 1, 3
 _ALIGNMENTS = {"a": 5, "b": 6, "c": 7, "d": 8}
@@ -80,15 +81,18 @@ class CublasLt:
             self.version = self.api.version()
 
     @contextlib.contextmanager
-    def product(self, gemm: Gemm, pointers: Mapping[str, int]) -> Iterator[LtProduct]:
+    def product(
+        self, gemm: Gemm, pointers: Mapping[str, int], *, fast_sums: bool = False
+    ) -> Iterator[LtProduct]:
         """The product as the library sees it, for arrays at `pointers` and any others aligned as they are.
 
+        `fast_sums` lets it leave sums in the tensor cores, where the class has such a choice.
         Raises TrialFailed: infeasible where the library declines the types or sizes, out of memory where
         there is none for the workspace.
         """
         with contextlib.ExitStack() as objects:
             try:
-                made = LtProduct(self, gemm, pointers, objects)
+                made = LtProduct(self, gemm, pointers, objects, fast_sums=fast_sums)
             except CublasError as error:
                 raise refusal(self.name, gemm, error) from None
             yield made
@@ -102,7 +106,13 @@ class LtProduct:
     """Descriptors of one product, its workspace, and what the heuristics propose for it."""
 
     def __init__(
-        self, library: CublasLt, gemm: Gemm, pointers: Mapping[str, int], objects: contextlib.ExitStack
+        self,
+        library: CublasLt,
+        gemm: Gemm,
+        pointers: Mapping[str, int],
+        objects: contextlib.ExitStack,
+        *,
+        fast_sums: bool,
     ) -> None:
         self._library = library
         self._api = library.api
@@ -114,6 +124,8 @@ class LtProduct:
         for attribute, transposed in ((_TRANS_A, gemm.transpose_b), (_TRANS_B, gemm.transpose_a)):
             if transposed:
                 self._set("matmul_desc", self._operation, attribute, np.int32(_TRANSPOSE))
+        if fast_sums:
+            self._set("matmul_desc", self._operation, _FAST_SUMS, np.int8(1))
         apart_a, apart_b, apart_c = gemm.strides
         self._left = self._layout(gemm.operand_type, gemm.stored_b, gemm.ldb, apart_b)
         self._right = self._layout(gemm.operand_type, gemm.stored_a, gemm.lda, apart_a)

@@ -17,13 +17,13 @@ constexpr double kLargest = 1.7976931348623157e308;
 constexpr double kSmallestNormal = 2.2250738585072014e-308;
 
 // An element's storage type, as `device_code.TYPE_CODES` numbers it.
-enum Type : int { kFloat64, kFloat32, kFloat16, kBfloat16, kInt8, kInt32, kInt64, kUint32, kUint64 };
+enum Type : int { kFloat64, kFloat32, kFloat16, kBfloat16, kInt8, kInt32, kInt64, kUint32, kUint64, kFloat8 };
 
 __device__ inline double infinity() { return __longlong_as_double(0x7ff0000000000000ll); }
 
 __device__ inline int bytes_of(int type) {
   switch (type) {
-    case kInt8: return 1;
+    case kInt8: case kFloat8: return 1;
     case kFloat16: case kBfloat16: return 2;
     case kFloat32: case kInt32: case kUint32: return 4;
     default: return 8;
@@ -56,6 +56,15 @@ __device__ inline s64 as_integer(u64 bits, int type) {
   }
 }
 
+// e4m3: four bits of exponent, biased by 7, and three of fraction; no infinities, and one NaN of either sign
+// (Micikevicius et al., FP8 Formats for Deep Learning, arXiv 2209.05433).
+__device__ inline double from_float8(unsigned int bits) {
+  const unsigned int exponent = bits >> 3 & 15, fraction = bits & 7;
+  double magnitude = exponent ? __uint_as_float((exponent + 120) << 23 | fraction << 20) : fraction * 0.001953125;
+  if ((bits & 127) == 127) magnitude = __longlong_as_double(0x7ff8000000000000ll);
+  return bits & 128 ? -magnitude : magnitude;
+}
+
 __device__ inline double as_double(u64 bits, int type) {
   switch (type) {
     case kFloat64: return __longlong_as_double(static_cast<s64>(bits));
@@ -63,6 +72,7 @@ __device__ inline double as_double(u64 bits, int type) {
     case kFloat16: return __half2float(__ushort_as_half(static_cast<unsigned short>(bits)));
     case kBfloat16: return __uint_as_float(static_cast<unsigned int>(bits) << 16);
     case kUint64: return static_cast<double>(bits);
+    case kFloat8: return from_float8(static_cast<unsigned int>(bits));
     default: return static_cast<double>(as_integer(bits, type));
   }
 }
@@ -237,7 +247,7 @@ __global__ void sweeper_fill(unsigned char* data, u64 bytes, u64 pattern) {
 // Every element becomes its negative; a floating-point one by its sign bit alone.
 __global__ void sweeper_negate(void* data, u64 count, int type) {
   const int bytes = bytes_of(type);
-  const bool floating = type <= kBfloat16;
+  const bool floating = type <= kBfloat16 || type == kFloat8;
   const u64 sign = 1ull << (8 * bytes - 1), step = static_cast<u64>(gridDim.x) * blockDim.x;
 #pragma unroll 1
   for (u64 i = blockIdx.x * static_cast<u64>(blockDim.x) + threadIdx.x; i < count; i += step) {

@@ -24,6 +24,7 @@ _TYPE_CODES = {
     "float64": 0,
     "float32": 1,
     "tf32": 1,
+    "tf32x3": 1,
     "float16": 2,
     "bfloat16": 3,
     "int8": 4,
@@ -31,6 +32,7 @@ _TYPE_CODES = {
     "int64": 6,
     "uint32": 7,
     "uint64": 8,
+    "float8_e4m3": 9,
 }
 _THREADS = 256
 _MOST_BLOCKS = 2048

@@ -174,9 +174,10 @@ class ExtendedLauncher:
             raise self._failure(error, Stage.LAUNCH) from None
 
     def _pack(self, given: Arguments) -> _Parameters:
+        held = {**given.arrays, **given.scratch}
         try:
             maps = [
-                encode(self._api.encoder, made, given.arrays[made.array].pointer)
+                encode(self._api.encoder, made, held[made.array].pointer)
                 for made in given.problem.tensor_maps
             ]
         except EncodeError as error:

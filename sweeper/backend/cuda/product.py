@@ -21,13 +21,19 @@ from sweeper.backend.cuda.arguments import Arguments
 from sweeper.backend.cuda.device import CudaDevice
 from sweeper.backend.cuda.device_code import type_code
 from sweeper.backend.cuda.reference import DeviceReference
-from sweeper.dtypes import DTYPES, DType
+from sweeper.dtypes import DType
 from sweeper.errors import SetupError
 from sweeper.problem import Problem
 from sweeper.problem.arguments import ResolvedArray
 from sweeper.problem.contraction import Contraction, evaluate, take
 from sweeper.problem.inputs import stream
-from sweeper.problem.rounding import REFERENCE_ROUNDOFF, contraction_bound, largest
+from sweeper.problem.rounding import (
+    REFERENCE_ROUNDOFF,
+    accumulation,
+    contraction_bound,
+    largest,
+    sums_stray,
+)
 
 __all__ = ["Product", "bound_coefficients", "product_of"]
 
@@ -227,19 +233,18 @@ def bound_coefficients(product: Product) -> tuple[float, ...]:
     """The coefficients of `contraction_bound`, which has their meaning, in the order of `DeviceCode.bound`."""
     problem, out, terms = product.problem, product.out.dtype, product.contraction.terms
     kernel, tolerance = problem.spec.dtype, problem.spec.tolerance
-    accumulator = DTYPES[kernel.accumulator]
-    accumulator = out if accumulator.is_integer else accumulator
+    accumulator, roundoff = accumulation(kernel, out)
     exact_operands = kernel.operand_bits == kernel.significand_bits
     u_op = 0.0 if exact_operands else kernel.operand_roundoff
     return (
-        tolerance * math.sqrt(terms) * (accumulator.unit_roundoff + REFERENCE_ROUNDOFF),
+        tolerance * math.sqrt(terms) * (roundoff + REFERENCE_ROUNDOFF),
         product.peak,
         terms * float(_finfo(accumulator).smallest_normal),
         2 * 2 * u_op,
         tolerance * 2 * u_op,
         out.unit_roundoff,
         float(_finfo(out).smallest_subnormal) / 2,
-        exact_operands and kernel.significand_bits == accumulator.significand_bits,
+        sums_stray(kernel, accumulator),
     )
 
 

@@ -41,6 +41,12 @@ class Prepared:
     transfers: Transfers | None = None
     hosts: dict[bool, HostArrays] = field(default_factory=dict)
 
+    def serves(self, spec: KernelSpec, problem: Problem) -> bool:
+        """Whether these arrays, and what is right, are those of `problem`, which is another kernel's."""
+        rules = [(s.reference, s.tolerance, s.trip) for s in (self.spec, spec)]
+        whole = spec.reference.kind == "contraction" and self.judge is not None
+        return whole and rules[0] == rules[1] and self.problem.key == problem.key
+
     def at(self, problem: Problem) -> Prepared:
         """The same arrays with the scalars and scratch of `problem`, which a configuration has for itself."""
         return replace(self, problem=problem, sets=self.sets.at(problem))

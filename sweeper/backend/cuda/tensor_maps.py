@@ -17,9 +17,10 @@ __all__ = ["MAP_BYTES", "EncodeError", "encode"]
 MAP_BYTES = 128
 _ALIGNMENT = 64
 
-# CUtensorMapDataType of cuda.h, by kind and size of an element's storage; int8 is moved as bytes.
-_TYPES = {"i1": 0, "u1": 0, "u2": 1, "u4": 2, "i4": 3, "u8": 4, "i8": 5, "f2": 6, "f4": 7, "f8": 8}
-_BFLOAT16 = 9
+# CUtensorMapDataType of cuda.h, by kind and size of an element's storage; int8 and float8 are moved as bytes.
+_TYPES = {"i1": 0, "V1": 0, "u1": 0, "u2": 1, "u4": 2, "i4": 3, "u8": 4, "i8": 5, "f2": 6, "f4": 7, "f8": 8}
+# TMA rounds float32 to nearest tf32 on its way. The multiplier would cut the lower bits off.
+_BY_CLASS = {"bfloat16": 9, "tf32": 11}
 _NOT_INTERLEAVED = 0
 _SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
 _PROMOTED_TO_128_BYTES = 2
@@ -61,7 +62,7 @@ def encode(encoder: Callable[..., Any], made: ResolvedTensorMap, address: int) -
 
 
 def _type(made: ResolvedTensorMap) -> int:
-    if made.dtype.name == "bfloat16":
-        return _BFLOAT16
+    if made.dtype.name in _BY_CLASS:
+        return _BY_CLASS[made.dtype.name]
     storage = made.dtype.storage
     return _TYPES[f"{storage.kind}{storage.itemsize}"]

@@ -1,4 +1,4 @@
-"""The rows of a recorded table, from a `trials.csv` or the `study.db` of a run."""
+"""The rows of a run's own table: its `trials.csv` or its `study.db`."""
 
 from __future__ import annotations
 
@@ -8,20 +8,18 @@ import io
 import json
 import math
 import sqlite3
-import statistics
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
-from sweeper.atomic import storage_error
 from sweeper.errors import StorageError, SweeperError
-from sweeper.expressions import Value
+from sweeper.kernel.layout import layout_of
 from sweeper.model import Energy, Role, Stage, Status, Trial
 from sweeper.record import decode
+from sweeper.recording.row import Recorded
 from sweeper.sqlite_file import connect_read_only
 
-__all__ = ["Recorded", "read_recorded"]
+__all__ = ["foreign", "of_csv", "of_store"]
 
 _CSV_COLUMNS = (
     "role", "kernel", "dtype", "dims", "params", "status", "stage", "reason", "time_ms", "time_source",
@@ -29,54 +27,15 @@ _CSV_COLUMNS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """One row of the table, whichever file it came from."""
-
-    role: Role
-    kernel: str
-    dtype: str
-    dims: Mapping[str, int]
-    params: Mapping[str, Value]
-    status: Status
-    stage: Stage
-    reason: str
-    samples_ms: tuple[float, ...]
-    time_source: str
-    method: str
-    cache: str
-    device: str
-    device_uuid: str
-    driver: str
-    energy: Energy | None = None
-
-    @property
-    def time_ms(self) -> float | None:
-        """The median of the samples."""
-        return statistics.median(self.samples_ms) if self.samples_ms else None
-
-
-def read_recorded(path: Path) -> list[Recorded]:
-    """All rows of the table at `path`, in its order.
-
-    Raises StorageError for a file that cannot be read or is no such table.
-    """
-    try:
-        with path.open("rb") as file:
-            start = file.read(16)
-    except OSError as error:
-        raise storage_error(path, error, doing="read") from error
-    return list(_from_store(path) if start.startswith(b"SQLite format 3\x00") else _from_csv(path))
-
-
-def _from_store(path: Path) -> Iterator[Recorded]:
+def of_store(path: Path) -> Iterator[Recorded]:
+    """The rows of the `study.db` at `path`. Raises StorageError where it is no such file."""
     try:
         with contextlib.closing(connect_read_only(path)) as connection:
             rows = connection.execute("SELECT * FROM trials ORDER BY id").fetchall()
         for row in rows:
             yield _of_trial(decode(dict(row)))
     except (sqlite3.Error, KeyError, ValueError, SweeperError) as error:
-        raise _foreign(path, str(error)) from error
+        raise foreign(path, str(error)) from error
 
 
 def _of_trial(trial: Trial) -> Recorded:
@@ -100,12 +59,16 @@ def _of_trial(trial: Trial) -> Recorded:
         device_uuid=trial.device_uuid,
         driver=trial.driver,
         energy=trial.energy,
+        build_s=trial.build_s,
+        measure_s=trial.measure_s,
+        registers=trial.build.registers if trial.build else None,
+        layout=layout_of(trial.shape),
     )
 
 
-def _from_csv(path: Path) -> Iterator[Recorded]:
+def of_csv(path: Path, text: str) -> Iterator[Recorded]:
+    """The rows of a `trials.csv` whose content is `text`. Raises StorageError where it is no such file."""
     try:
-        text = path.read_bytes().decode("utf-8")
         whole = text[: text.rfind("\n") + 1]
         lines = csv.DictReader(io.StringIO(whole, newline=""), strict=True)
         _check_header(path, lines.fieldnames or ())
@@ -113,14 +76,14 @@ def _from_csv(path: Path) -> Iterator[Recorded]:
             warnings.warn(f"{path}: the last line was cut off and is left out", stacklevel=2)
         for line in lines:
             yield _of_line(path, lines.line_num, line)
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise _foreign(path, str(error)) from error
+    except csv.Error as error:
+        raise foreign(path, str(error)) from error
 
 
 def _check_header(path: Path, names: Iterable[str]) -> None:
     missing = [name for name in _CSV_COLUMNS if name not in set(names)]
     if missing:
-        raise _foreign(path, f"it has no column {', '.join(missing[:5])}{' …' * (len(missing) > 5)}")
+        raise foreign(path, f"it has no column {', '.join(missing[:5])}{' …' * (len(missing) > 5)}")
 
 
 def _of_line(path: Path, number: int, line: Mapping[str, str]) -> Recorded:
@@ -140,9 +103,13 @@ def _of_line(path: Path, number: int, line: Mapping[str, str]) -> Recorded:
             device_uuid=line["device_uuid"],
             driver=line["driver"],
             energy=_energy(line),
+            build_s=_number(line.get("build_s")),
+            measure_s=_number(line.get("measure_s")),
+            registers=int(line["registers"]) if line.get("registers") else None,
+            layout=layout_of(line.get("shape") or ""),
         )
     except (ValueError, TypeError) as error:
-        raise _foreign(path, f"line {number}: {error}") from error
+        raise foreign(path, f"line {number}: {error}") from error
 
 
 def _energy(line: Mapping[str, str]) -> Energy | None:
@@ -154,8 +121,14 @@ def _energy(line: Mapping[str, str]) -> Energy | None:
     return Energy(joules, low, high, watts, line.get("energy_source") or "")
 
 
-def _foreign(path: Path, why: str) -> StorageError:
+def _number(text: str | None) -> float | None:
+    return float(text) if text else None
+
+
+def foreign(path: Path, why: str) -> StorageError:
+    """The error for a file that is no recorded table."""
     return StorageError(
         f"{path} is not a recorded table: {why}",
-        hint="give the trials.csv or the study.db of a run of sweeper",
+        hint="give the trials.csv or the study.db of a run of sweeper, a compact recording, a T4 file, a cache of"
+        " Kernel Tuner's, or a CSV with a column time_ms",
     )

@@ -1,0 +1,223 @@
+"""Tensor rungs 10 to 12: how work is cut for blocks that stay, and what their descriptions promise."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bench_rig import Bench
+
+from sweeper.check.compose import Composer
+from sweeper.cli.session import feasible_space
+from sweeper.device import target
+from sweeper.model import KernelSpec
+from sweeper.paths import kernels_dir
+from sweeper.resources.geometry import launch_of, why_not_launchable
+
+H200 = target("h200")
+NAMES = ("wgmma_pingpong", "wgmma_stream_k", "wgmma_swapped")
+CUT = ("wgmma_stream_k", "wgmma_swapped")
+SHAPES = {
+    "tiny": (8, 8, 8),
+    "square": (1024, 1024, 1024),
+    "large": (4096, 4096, 4096),
+    "deep": (64, 64, 65536),
+    "few_rows": (16, 4096, 4096),
+    "some_rows": (128, 28672, 4096),
+}
+
+# Thread `unit` asks every worker for its pieces, and counts those that hold the unit. A piece that is at odds with
+# the others of its tile counts a hundred.
+DIVISION_CU = r"""
+#include "division.cuh"
+template <int SPLITS, int WAVES>
+__global__ void hits(int* found, int tiles, int depth, int workers) {
+  const int unit = blockIdx.x * blockDim.x + threadIdx.x;
+  if (unit >= tiles * depth) return;
+  int count = 0, parts = 0, seen = 0, next = 0;
+  for (int worker = 0; worker < workers; ++worker) {
+    streams::Work<SPLITS, WAVES> work(tiles, depth, worker, workers);
+    streams::Piece piece;
+    int turns = 0;
+    while (work.next(piece)) {
+      if (++turns > tiles || piece.from >= piece.to) { count += 100; break; }
+      if (piece.tile != unit / depth) continue;
+      if (piece.from <= unit % depth && unit % depth < piece.to) ++count;
+      if (seen > 0 && parts != piece.parts) count += 100;
+      if (piece.part != seen || piece.from != next) count += 100;
+      if (piece.parts > 1) {
+        for (int other = 0; other < piece.parts; ++other) {
+          const int slot = streams::Work<SPLITS, WAVES>::slot_of(piece, other);
+          if ((slot == piece.slot) != (other == piece.part)) count += 100;
+          if (slot < 0 || slot >= (SPLITS > 0 ? tiles * SPLITS : 2 * workers)) count += 100;
+        }
+      }
+      parts = piece.parts;
+      next = piece.to;
+      ++seen;
+    }
+  }
+  found[unit] = seen == parts && next == depth ? count : 1000 + count;
+}
+"""
+REFERENCE = """
+import numpy as np
+
+
+def reference(tiles, depth):
+    return np.ones(tiles * depth)
+"""
+
+
+def described(name: str) -> KernelSpec:
+    with Composer() as composer:
+        return composer.compose([f"kernel={name}"])[0]
+
+
+def sizes(m: int, n: int, k: int) -> dict[str, int]:
+    return {"M": m, "N": n, "K": k, "LDA": k, "LDB": n, "LDC": n}
+
+
+def sample(spec: KernelSpec, dims: Mapping[str, int], most: int = 800) -> list[dict[str, Any]]:
+    """Evenly spaced feasible points."""
+    space = feasible_space(spec, dims, H200)
+    return [space.point(row).params for row in range(0, len(space), max(1, len(space) // most))]
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    made = Bench("emulator", tmp_path_factory.mktemp("division"))
+    shutil.copy(kernels_dir() / "gemm" / "tensor" / "division.cuh", made.folder)
+    (made.folder / "division.py").write_text(REFERENCE)
+    yield made
+    made.close()
+
+
+def division(bench: Bench) -> KernelSpec:
+    scalars = ("tiles", "depth", "workers")
+    return bench.load(
+        "division",
+        DIVISION_CU,
+        entry="hits",
+        dims=["TILES", "DEPTH", "WORKERS"],
+        template=["splits", "waves"],
+        params={"splits": [0, 1, 3, 4], "waves": [0, 1, 2]},
+        launch={"block": [32], "grid": ["ceil(TILES * DEPTH / 32)"]},
+        args=[
+            {"name": "found", "shape": ["TILES * DEPTH"], "direction": "out", "dtype": "int32"},
+            *({"name": name, "scalar": "int32", "value": name.upper()} for name in scalars),
+        ],
+        reference={"python": "division.py"},
+    )
+
+
+@pytest.mark.parametrize("waves", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("tiles", "depth", "workers"),
+    [(1, 1, 4), (1, 40, 4), (3, 7, 8), (7, 5, 7), (8, 5, 7), (23, 3, 7), (5, 16, 13), (64, 2, 6)],
+)
+def test_every_unit_of_the_line_belongs_to_exactly_one_worker(
+    bench: Bench, tiles: int, depth: int, workers: int, waves: int
+) -> None:
+    """In the order of K from worker to worker, each part knowing where the others' sums lie."""
+    dims = {"TILES": tiles, "DEPTH": depth, "WORKERS": workers}
+    check = bench.measure(division(bench), dims, {"splits": 0, "waves": waves}).check
+    assert check is not None
+    assert check.passed
+
+
+@pytest.mark.parametrize("splits", [1, 3, 4])
+@pytest.mark.parametrize(("tiles", "depth"), [(1, 4), (5, 7), (3, 64)])
+def test_a_split_tile_is_cut_into_parts_of_its_own(bench: Bench, tiles: int, depth: int, splits: int) -> None:
+    dims = {"TILES": tiles, "DEPTH": depth, "WORKERS": tiles * splits}
+    check = bench.measure(division(bench), dims, {"splits": splits, "waves": 0}).check
+    assert check is not None
+    assert check.passed
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_configuration_can_be_launched(name: str, shape: str) -> None:
+    spec, dims = described(name), sizes(*SHAPES[shape])
+    for params in sample(spec, dims):
+        launch = launch_of(spec, spec.default_point.of(params), dims, H200)
+        assert why_not_launchable(launch, H200) is None, params
+        assert launch.shared_bytes <= H200.max_shared_bytes, params
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_default_configuration_is_feasible(name: str) -> None:
+    dims = sizes(64 if name == "wgmma_swapped" else 4096, 4096, 4096)
+    spec = described(name)
+    assert feasible_space(spec, dims, H200).why_infeasible(spec.default_point) is None
+
+
+@pytest.mark.parametrize("name", CUT)
+@pytest.mark.parametrize("shape", ["square", "deep", "few_rows", "some_rows"])
+def test_blocks_that_wait_for_each_other_all_run_at_once(name: str, shape: str) -> None:
+    """Unless the parts of a tile are a cluster, which runs at once by itself."""
+    spec, dims = described(name), sizes(*SHAPES[shape])
+    for params in sample(spec, dims):
+        if params["splits"] == 1 or params["together"]:
+            continue
+        launch = launch_of(spec, spec.default_point.of(params), dims, H200)
+        assert launch.grid[0] <= H200.sm_count * params["blocks"], params
+        assert params["blocks"] * (launch.shared_bytes + 1024) <= H200.max_shared_bytes + 1024, params
+
+
+@pytest.mark.parametrize("name", CUT)
+@pytest.mark.parametrize("shape", ["tiny", "square", "deep", "few_rows"])
+def test_no_part_of_a_tile_is_empty(name: str, shape: str) -> None:
+    spec, dims = described(name), sizes(*SHAPES[shape])
+    for params in sample(spec, dims):
+        assert params["splits"] <= -(-dims["K"] // params.get("bk", 64)), params
+
+
+def test_sums_that_pass_through_shared_memory_fit_there() -> None:
+    """Where the tiles were, or beside them: then each block gets whole slabs of 64 columns from the others."""
+    spec, dims = described("wgmma_stream_k"), sizes(512, 512, 512)
+    seen = set()
+    for params in sample(spec, dims, most=4000):
+        together, bm, bn, splits = params["together"], params["bm"], params["bn"], params["splits"]
+        seen.add(together)
+        if not together:
+            continue
+        ring = params["stages"] * (bm + bn) * params["bk"] * 2
+        assert splits * params["cluster_m"] * params["cluster_n"] <= 8, params
+        if together == 1:
+            assert bm * (bn + 8) * 4 <= ring, params
+        else:
+            assert bn % (64 * splits) == 0, params
+            needed = ring + params["consumers"] * 8192 + bm * bn * 4 * (splits - 1) // splits
+            launch = launch_of(spec, spec.default_point.of(params), dims, H200)
+            assert needed < launch.shared_bytes <= H200.max_shared_bytes, params
+    assert seen == {0, 1, 2}
+
+
+@pytest.mark.parametrize("name", ["wgmma_stream_k", "wgmma_pingpong"])
+def test_rows_that_tma_cannot_read_are_copied_by_blocks_that_all_run_at_once(name: str) -> None:
+    spec, dims = described(name), sizes(1023, 1023, 1023)
+    points = sample(spec, dims)
+    assert len(points) > 50
+    for params in points:
+        launch = launch_of(spec, spec.default_point.of(params), dims, H200)
+        assert launch.grid[0] <= H200.sm_count * params.get("blocks", 1), params
+        assert not params.get("together"), params
+
+
+def test_few_rows_get_the_fewest_columns_of_a_product_that_hold_them() -> None:
+    spec = described("wgmma_swapped")
+    for rows in (1, 8, 9, 16, 33, 64, 100):
+        levels = {p["rows"] for p in sample(spec, sizes(rows, 4096, 4096), most=4000)}
+        assert min(level for level in levels if level >= rows) < rows + 16, rows
+        assert max(levels) < rows + 24, rows
+
+
+def test_every_rung_names_what_it_adds() -> None:
+    for path in sorted((kernels_dir() / "gemm" / "tensor").glob("1[0-2]_wgmma_*.cu")):
+        first = Path(path).read_text(encoding="utf-8").splitlines()[0]
+        assert re.match(r"// Rung 1[0-2]: .+\.$", first), path.name
