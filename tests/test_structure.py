@@ -14,8 +14,8 @@ LAYERS = (
     "status", "errors", "dtypes", "paths", "atomic", "redaction", "expressions", "model", "source",
     "device", "kernel", "space",
     "problem", "resources", "statistics", "wire", "record", "sqlite_file", "recording", "process", "emulation", "build",
-    "backend", "worker", "search", "benchmark", "portfolio", "store", "table", "provenance", "report", "config", "evaluate", "tune", "cli",
-    "check", "profile", "doctor", "dispatch", "__main__",
+    "backend", "worker", "search", "benchmark", "portfolio", "store", "table", "provenance", "report", "config",
+    "evaluate", "tune", "cli", "check", "profile", "doctor", "dispatch", "__main__",
 )  # fmt: skip
 
 
