@@ -217,6 +217,20 @@ def test_few_rows_get_the_fewest_columns_of_a_product_that_hold_them() -> None:
         assert max(levels) < rows + 24, rows
 
 
+@pytest.mark.parametrize("shape", ["square", "deep", "few_rows", "some_rows"])
+def test_consumers_ask_for_no_more_registers_than_their_block_has(shape: str) -> None:
+    """setmaxnreg waits until its block has them, and no other block gives any: on an H200 it never ended."""
+    spec, dims = described("wgmma_swapped"), sizes(*SHAPES[shape])
+    seen = set()
+    for params in sample(spec, dims, most=4000):
+        blocks, consumers = params["blocks"], params["consumers"]
+        seen.add((blocks, consumers))
+        begins_with = 65536 // ((consumers + 1) * 128 * blocks) // 8 * 8
+        wanted = min((512 // blocks - 40) // consumers // 8 * 8, 240)
+        assert 40 + consumers * wanted <= (consumers + 1) * begins_with, params
+    assert seen == {(1, 1), (1, 2), (1, 3), (2, 1)}
+
+
 def test_every_rung_names_what_it_adds() -> None:
     for path in sorted((kernels_dir() / "gemm" / "tensor").glob("1[0-2]_wgmma_*.cu")):
         first = Path(path).read_text(encoding="utf-8").splitlines()[0]

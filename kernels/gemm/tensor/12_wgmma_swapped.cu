@@ -33,7 +33,12 @@ __global__ void __launch_bounds__(CONSUMERS * 128 + 128, BLOCKS)
   constexpr unsigned SLAB_BYTES = (SLAB_ROWS + 15) / 16 * 16 * CHUNK * 2;
   // A warp stores sums of 4 rows and 8 columns at once: rows of sums in shared memory lie apart for it.
   constexpr int PITCH = TOGETHER ? BN + 4 : BN;
-  constexpr bool MOVES = SLABS * ROWS / 2 + 100 > 65536 / ((THREADS + 128) * BLOCKS) / 8 * 8;
+  constexpr int EVEN = 65536 / ((THREADS + 128) * BLOCKS) / 8 * 8;
+  constexpr bool MOVES = SLABS * ROWS / 2 + 100 > EVEN;
+  // A block begins with so many a thread: consumers that ask for more than the producer leaves wait without end.
+  static_assert(!MOVES || PRODUCER_REGISTERS<CONSUMERS, BLOCKS> + CONSUMERS * CONSUMER_REGISTERS<CONSUMERS, BLOCKS> <=
+                              (CONSUMERS + 1) * EVEN,
+                "registers that warpgroups move are the block's own");
   static_assert(CLUSTER == 1 || !TOGETHER, "one kind of cluster at a time");
   static_assert(BN % (CHUNK * CONSUMERS) == 0, "warpgroups cover the tile");
   static_assert(ROWS % (ROWS > 64 ? 16 : 8) == 0 && ROWS <= 256, "slabs cover it");

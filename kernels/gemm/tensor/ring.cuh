@@ -43,12 +43,15 @@ struct Ring {
   }
 };
 
-// A block of a producer warpgroup and `Consumers` others has 65 536 registers, or `Blocks` of them share as many. With
-// 24 or 32 for the producer, the compiler spills where there are clusters.
+// The registers of a block of a producer warpgroup and `Consumers` others, of which `Blocks` share 65 536, a thread of
+// each: what the threads begin with, which comes in eights. What is asked for beyond that would be waited for without
+// end. With 24 or 32 for the producer, the compiler spills where there are clusters.
+template <int Consumers, int Blocks = 1>
+constexpr int BLOCK_REGISTERS = (Consumers + 1) * (65536 / ((Consumers + 1) * 128 * Blocks) / 8 * 8);
 template <int Consumers, int Blocks = 1>
 constexpr int PRODUCER_REGISTERS = 40;
 template <int Consumers, int Blocks = 1>
-constexpr int CONSUMER_REGISTERS = (65536 / 128 / Blocks - PRODUCER_REGISTERS<Consumers, Blocks>) / Consumers < 240
-                                       ? (65536 / 128 / Blocks - PRODUCER_REGISTERS<Consumers, Blocks>) / Consumers /
-                                             8 * 8
-                                       : 240;
+constexpr int CONSUMER_REGISTERS =
+    (BLOCK_REGISTERS<Consumers, Blocks> - PRODUCER_REGISTERS<Consumers, Blocks>) / Consumers < 240
+        ? (BLOCK_REGISTERS<Consumers, Blocks> - PRODUCER_REGISTERS<Consumers, Blocks>) / Consumers / 8 * 8
+        : 240;
