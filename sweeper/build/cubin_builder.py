@@ -63,12 +63,16 @@ class CubinBuilder(ABC):
 
     def warm(self, count: int) -> None:
         """Start `count` children, with what they need loaded, in the background: the first builds find them."""
-        for _ in range(count):
-            threading.Thread(target=self._start_one, name="warming a compiler", daemon=True).start()
+        # Taken before any is started: a child that is quickly warm would be taken for the next one too.
+        with contextlib.suppress(TrialFailed):
+            for child in [self._take() for _ in range(count)]:
+                threading.Thread(
+                    target=self._start_one, args=(child,), name="warming a compiler", daemon=True
+                ).start()
 
-    def _start_one(self) -> None:
+    def _start_one(self, taken: Child) -> None:
         # Whatever is wrong, a build will meet it and say so.
-        with contextlib.suppress(TrialFailed, ChildError, SetupError), self._child() as child:
+        with contextlib.suppress(TrialFailed, ChildError, SetupError), self._child(taken) as child:
             child.request({"op": "warm"}, deadline_s=_WARM_S)
 
     def build(self, unit: TranslationUnit, *, arch: str, deadline_s: float) -> Build:
@@ -125,14 +129,19 @@ class CubinBuilder(ABC):
             reason = f"the build process ended: {died.message}"
             raise TrialFailed(Status.BUILD_ERROR, Stage.BUILD, reason, details=details) from None
 
-    @contextlib.contextmanager
-    def _child(self) -> Iterator[Child]:
-        """A running child for one build; kept afterwards if it still runs."""
+    def _take(self) -> Child:
+        """A child for one build, idle or new. Raises TrialFailed where the builder is closed."""
         with self._lock:
             if self._closed:
                 raise _cancelled()
             child = self._idle.pop() if self._idle else Child(self.module, env=self.environment)
             self._busy.add(child)
+            return child
+
+    @contextlib.contextmanager
+    def _child(self, taken: Child | None = None) -> Iterator[Child]:
+        """A running child for one build (`taken` before); kept afterwards if it still runs."""
+        child = taken or self._take()
         answered = False
         try:
             if not child.alive:

@@ -33,8 +33,8 @@ def test_an_interrupt_keeps_every_finished_row_and_the_next_run_does_the_rest(
     added: list[int] = []
     whole = Store.add
 
-    def counted(store: Store, trial: Any) -> Any:
-        stored = whole(store, trial)
+    def counted(store: Store, trial: Any, *more: Any) -> Any:
+        stored = whole(store, trial, *more)
         added.append(trial.number)
         if len(added) == 7:
             os.kill(os.getpid(), signal.SIGINT)
