@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from sweeper.build.options import normalize_options, option_warnings
 from sweeper.cli import terminal
 from sweeper.cli.beside import transfer_line
-from sweeper.cli.estimates import estimates
 from sweeper.cli.recorder import Recorder
 from sweeper.config import Config
 from sweeper.device import Target, target
@@ -198,6 +197,8 @@ def _search(job: Job, study: Study, space: Space, recorder: Recorder, out: Conso
 
 def _strategy(config: Config, study: Study, space: Space) -> Strategy:
     objectives = 2 if config.measure.objective == "both" else 1
+    from sweeper.cli.estimates import estimates
+
     search, spec = config.search, study.spec
     known = (
         estimates(

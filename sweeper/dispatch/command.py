@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
 
+from sweeper.cli.commands import Parser, ended
 from sweeper.dispatch.api import Answer, Dispatcher
-from sweeper.errors import INTERRUPTED, ConfigError, SweeperError
 
 __all__ = ["main"]
 
@@ -23,25 +21,13 @@ exit codes
 """
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise ConfigError(message, hint="see --help")
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line `argv` (default: the process's own) and return its exit code."""
-    try:
-        return _run(_parser().parse_args(argv))
-    except SweeperError as error:
-        print(f"error: {error}", file=sys.stderr)  # noqa: T201
-        return error.exit_code
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)  # noqa: T201
-        return INTERRUPTED
+    return ended(lambda: _run(_parser().parse_args(argv)))
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = Parser(
         prog="python -m sweeper.dispatch",
         description="Which kernel and configuration to take for a shape: recorded there, or nearest to it.",
         epilog=_EPILOG,

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
 
+from sweeper.cli.commands import Parser, ended, warn
 from sweeper.cli.terminal import console
-from sweeper.errors import INTERRUPTED, ConfigError, NoValidConfiguration, SweeperError
+from sweeper.errors import NoValidConfiguration
 from sweeper.profile.choose import choose, jobs_of, parse_params, store_path
 from sweeper.profile.files import CSV_NAME, JSON_NAME, write_profiles
 from sweeper.profile.job import Job
@@ -32,25 +31,13 @@ exit codes
 """
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise ConfigError(message, hint="see --help")
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line `argv` (default: the process's own) and return its exit code."""
-    try:
-        return _run(_parser().parse_args(argv))
-    except SweeperError as error:
-        _warn(f"error: {error}")
-        return error.exit_code
-    except KeyboardInterrupt:
-        _warn("interrupted")
-        return INTERRUPTED
+    return ended(lambda: _run(_parser().parse_args(argv)))
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = Parser(
         prog="python -m sweeper.profile",
         description="Hardware counters of the best configurations of a results folder: what explains their times.",
         epilog=_EPILOG,
@@ -107,7 +94,7 @@ def _run(options: argparse.Namespace) -> int:
     )
     jobs = with_library(jobs_of(chosen, runs, options.config_dir), options.library or "")
     for note in dict.fromkeys(f"{job.title}: {job.note}" for job in jobs if job.note):
-        _warn(f"warning: {note}")
+        warn(f"warning: {note}")
     settings = Settings(
         ncu=options.ncu,
         device=options.device,
@@ -138,10 +125,10 @@ def _profile(jobs: Sequence[Job], settings: Settings, folder: Path) -> int:
     failed = False
     with Profiler(settings) as profiler:
         try:
-            for result in profiler.run(jobs, say=_warn):
+            for result in profiler.run(jobs, say=warn):
                 if isinstance(result, Failed):
                     failed = True
-                    _warn(f"error: {result.job.title}: {result.reason}")
+                    warn(f"error: {result.job.title}: {result.reason}")
                 else:
                     done.append(result)
         finally:
@@ -153,7 +140,3 @@ def _profile(jobs: Sequence[Job], settings: Settings, folder: Path) -> int:
     show(done, out)
     print(f"results: {folder / CSV_NAME} and {JSON_NAME}")  # noqa: T201
     return NoValidConfiguration.exit_code if failed else 0
-
-
-def _warn(text: str) -> None:
-    print(text, file=sys.stderr)  # noqa: T201

@@ -42,6 +42,11 @@ class Command:
         out, err = self.process.communicate(timeout=timeout)
         return self.process.returncode, out, err
 
+    def until_stored(self, store: Path) -> None:
+        """Wait until it has stored a trial, or ended."""
+        while self.process.poll() is None and not stored_params(store):
+            time.sleep(0.005)
+
     def left(self, within_s: float = 2.0) -> list[str]:
         """The command lines of what it started and is still there after `within_s`."""
         end = time.monotonic() + within_s

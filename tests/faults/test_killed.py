@@ -72,8 +72,7 @@ def test_killed_between_storing_a_trial_and_telling_the_search(here: Path) -> No
     results = here / "out"
     command = [*four_workers(here, 8), f"results_dir={results}"]
     run = Command(command)
-    while run.process.poll() is None and not stored_params(results / "study.db"):
-        time.sleep(0.005)
+    run.until_stored(results / "study.db")
     run.process.kill()
     run.process.communicate()
     kept = stored_params(results / "study.db")
@@ -112,8 +111,7 @@ def test_of_two_commands_on_one_study_the_second_is_told_who_has_it_and_since_wh
     results = here / "out"
     command = [*four_workers(here, 40), f"results_dir={results}"]
     first = Command(command)
-    while first.process.poll() is None and not stored_params(results / "study.db"):
-        time.sleep(0.01)
+    first.until_stored(results / "study.db")
     first.process.send_signal(signal.SIGSTOP)
     code, _, err = Command(command).finish()
     first.process.send_signal(signal.SIGCONT)
@@ -129,8 +127,7 @@ def test_the_claim_of_a_killed_command_is_taken_over(here: Path) -> None:
     results = here / "out"
     command = [*four_workers(here, 8), f"results_dir={results}"]
     first = Command(command)
-    while first.process.poll() is None and not stored_params(results / "study.db"):
-        time.sleep(0.005)
+    first.until_stored(results / "study.db")
     first.process.kill()
     first.process.communicate()
     code, _, err = Command(command).finish()

@@ -1,0 +1,37 @@
+"""What the command lines beside the main one share: how they refuse arguments, and how they end."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from typing import NoReturn
+
+from sweeper.errors import INTERRUPTED, ConfigError, SweeperError
+
+__all__ = ["Parser", "ended", "warn"]
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose refusals are errors of ours."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise ConfigError."""
+        raise ConfigError(message, hint="see --help")
+
+
+def warn(text: str) -> None:
+    """A line for standard error."""
+    print(text, file=sys.stderr)  # noqa: T201
+
+
+def ended(run: Callable[[], int]) -> int:
+    """The exit code of `run`; an error of ours or an interrupt is told in a line."""
+    try:
+        return run()
+    except SweeperError as error:
+        warn(f"error: {error}")
+        return error.exit_code
+    except KeyboardInterrupt:
+        warn("interrupted")
+        return INTERRUPTED
