@@ -21,10 +21,10 @@ from sweeper.cli import course_text, pitfalls_text  # noqa: E402
 from sweeper.cli.app import main  # noqa: E402
 from sweeper.cli.grid import Grid, markdown  # noqa: E402
 from sweeper.errors import StorageError  # noqa: E402
+from sweeper.lessons import Pitfall, why_no_report  # noqa: E402
+from sweeper.lessons.course import Course, courses, rung_number  # noqa: E402
+from sweeper.lessons.pitfalls import Price, prices, read_counters  # noqa: E402
 from sweeper.model import Role, Stage, Status, TimeSource, Timing, Trial  # noqa: E402
-from sweeper.report import Pitfall, why_no_report  # noqa: E402
-from sweeper.report.course import Course, courses, rung_number  # noqa: E402
-from sweeper.report.pitfalls import Price, prices, read_counters  # noqa: E402
 from sweeper.table import frame  # noqa: E402
 
 SOURCES = {"naive": "01_naive.cu", "tiled": "02_tiled.cu", "late": "10_late.cu", "mine": "mine.cu"}

@@ -11,11 +11,12 @@ ROOT = Path(sweeper.__file__).parent
 
 # From the ground up: a module imports only from its own layer and those before it.
 LAYERS = (
-    "status", "errors", "dtypes", "paths", "atomic", "redaction", "expressions", "model", "source",
+    "status", "errors", "commands", "dtypes", "paths", "atomic", "redaction", "expressions", "model", "source",
     "device", "kernel", "space",
     "problem", "resources", "statistics", "wire", "record", "sqlite_file", "recording", "process", "emulation", "build",
-    "backend", "worker", "search", "benchmark", "portfolio", "store", "table", "provenance", "report", "config",
-    "evaluate", "tune", "cli", "check", "profile", "doctor", "dispatch", "__main__",
+    "backend", "worker", "search", "benchmark", "portfolio", "store", "table", "provenance", "results", "importance", "lessons",
+    "config", "evaluate", "tune", "cli", "check", "profile", "doctor", "dispatch", "report", "compare", "reproduce",
+    "export", "plan", "collect", "api", "__main__",
 )  # fmt: skip
 
 

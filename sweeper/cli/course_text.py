@@ -6,8 +6,8 @@ from functools import partial
 
 from sweeper.cli.grid import Grid
 from sweeper.cli.terminal import format_ms
+from sweeper.lessons.course import Course, Rung
 from sweeper.model import TimeSource
-from sweeper.report.course import Course, Rung
 
 __all__ = ["bars", "grid"]
 

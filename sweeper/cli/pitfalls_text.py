@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from sweeper.cli.grid import Grid
 from sweeper.cli.terminal import format_ms
+from sweeper.lessons.pitfalls import Price, Side
 from sweeper.model import TimeSource
-from sweeper.report.pitfalls import Price, Side
 
 __all__ = ["grid"]
 

@@ -12,10 +12,10 @@ from sweeper.cli import course_text, pitfalls_text
 from sweeper.cli.grid import Grid, markdown, rich_table
 from sweeper.config import Config
 from sweeper.errors import NoValidConfiguration
+from sweeper.lessons.counted import count
+from sweeper.lessons.course import courses
+from sweeper.lessons.pitfalls import prices, read_counters
 from sweeper.model import Confirmed, Status, TimeSource
-from sweeper.report.counted import count
-from sweeper.report.course import courses
-from sweeper.report.pitfalls import prices, read_counters
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,7 +9,7 @@ from typing import Any
 
 from sweeper.backend.base import MeasureProtocol
 from sweeper.benchmark import BenchmarkConfig
-from sweeper.report import Pitfall
+from sweeper.lessons import Pitfall
 
 __all__ = ["BackendConfig", "BuildConfig", "Config", "MeasureConfig", "SearchConfig", "ShapeConfig"]
 

@@ -15,7 +15,7 @@ from sweeper.config.contradictions import contradictions
 from sweeper.config.schema import Config, ShapeConfig
 from sweeper.config.typed import typed_value
 from sweeper.errors import ConfigError, did_you_mean
-from sweeper.report import why_no_report
+from sweeper.lessons import why_no_report
 
 __all__ = ["validate"]
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from sweeper.cli.commands import Parser, ended
+from sweeper.commands import Parser, ended
 from sweeper.dispatch.api import Answer, Dispatcher
 
 __all__ = ["main"]

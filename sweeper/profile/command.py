@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from sweeper.cli.commands import Parser, ended, warn
 from sweeper.cli.terminal import console
+from sweeper.commands import Parser, ended, warn
 from sweeper.errors import NoValidConfiguration
 from sweeper.profile.choose import choose, jobs_of, parse_params, store_path
 from sweeper.profile.files import CSV_NAME, JSON_NAME, write_profiles

@@ -10,8 +10,8 @@ import pytest
 import yaml
 from bench_rig import Bench, OnBench
 
+from sweeper.lessons import Pitfall
 from sweeper.paths import conf_dir
-from sweeper.report import Pitfall
 
 __all__ = ["PITFALLS", "PitfallsContract"]
 

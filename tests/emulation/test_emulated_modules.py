@@ -242,13 +242,21 @@ def is_running(pid: int) -> bool:
     return state != "Z"
 
 
+def ends(pid: int, within_s: float = 10) -> bool:
+    """Whether a process that was sent a signal is gone: the kernel takes its time on a busy machine."""
+    end = time.monotonic() + within_s
+    while is_running(pid) and time.monotonic() < end:
+        time.sleep(0.01)
+    return not is_running(pid)
+
+
 def test_a_compiler_that_hangs_is_killed_with_all_it_started(rig: Rig, tmp_path: Path) -> None:
     compiler, pid_file = slow_compiler(tmp_path)
     source = ModuleSource("kernel.cu", "", ("kernel",))
-    done = compile_module(source, tmp_path / "m.so", compiler=compiler, folder=tmp_path, deadline_s=0.3)
+    done = compile_module(source, tmp_path / "m.so", compiler=compiler, folder=tmp_path, deadline_s=2)
     assert done.timed_out
     assert not done.ok
-    assert not is_running(int(pid_file.read_text()))
+    assert ends(int(pid_file.read_text()))
 
 
 @pytest.mark.parametrize("supervised", ["by the launcher", "before there is a launcher"])
@@ -271,10 +279,7 @@ compile_module(ModuleSource("k.cu", "", ("k",)), Path("m.so"), compiler=HostComp
     assert is_running(child)
     parent.kill()
     parent.wait()
-    end = time.monotonic() + 2
-    while is_running(child) and time.monotonic() < end:
-        time.sleep(0.01)
-    assert not is_running(child)
+    assert ends(child)
 
 
 def test_a_compiler_that_dies_is_an_error(rig: Rig, tmp_path: Path) -> None:

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from sweeper.report.settings import REPORTS, Pitfall, why_no_report
+from sweeper.lessons.settings import REPORTS, Pitfall, why_no_report
 
 __all__ = ["REPORTS", "Pitfall", "why_no_report"]

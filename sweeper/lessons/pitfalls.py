@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeper.errors import StorageError
+from sweeper.lessons.settings import Pitfall
 from sweeper.model import TimeSource
-from sweeper.report.settings import Pitfall
 from sweeper.table.ranking import rankable
 
 if TYPE_CHECKING:
