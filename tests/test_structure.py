@@ -14,9 +14,9 @@ LAYERS = (
     "status", "errors", "commands", "dtypes", "paths", "atomic", "redaction", "expressions", "model", "source",
     "device", "kernel", "space",
     "problem", "resources", "statistics", "wire", "record", "sqlite_file", "recording", "process", "emulation", "build",
-    "backend", "worker", "search", "benchmark", "portfolio", "store", "table", "provenance", "results", "importance", "lessons",
-    "config", "evaluate", "tune", "cli", "check", "profile", "doctor", "dispatch", "report", "compare", "reproduce",
-    "export", "plan", "collect", "api", "__main__",
+    "backend", "worker", "search", "benchmark", "portfolio", "store", "table", "provenance",
+    "results", "importance", "lessons", "config", "evaluate", "tune", "cli", "check", "profile", "doctor", "dispatch",
+    "report", "compare", "reproduce", "export", "plan", "collect", "api", "__main__",
 )  # fmt: skip
 
 
