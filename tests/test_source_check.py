@@ -96,6 +96,11 @@ def test_each_name_is_reported_once(check) -> None:  # type: ignore[no-untyped-d
     assert check("__global__ void mm(float* C) { C[TN] = TN; C[TN + 1] = TN; }") == [("undefined", "TN", 1)]
 
 
+def test_half_a_name_that_a_macro_pastes_together_is_no_name(check) -> None:  # type: ignore[no-untyped-def]
+    text = "#define CASE(n) run_##n(PRE##n, n##POST, TN)\n__global__ void mm(float* C) { CASE(1); }"
+    assert check(text) == [("undefined", "TN", 1)]
+
+
 def test_names_of_headers_count(check) -> None:  # type: ignore[no-untyped-def]
     text = '#include "sizes.cuh"\n__global__ void mm(float* C) { C[ROWS] = 0; }'
     assert check(text, ["BM"], sizes="constexpr int ROWS = BM / 2;\n") == []

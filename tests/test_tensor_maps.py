@@ -205,11 +205,17 @@ class TestRules:
         [
             (["2 * bm + 2", "bk"], 0, "1 <= 2 * bm + 2 <= 256"),
             (["bm", "bk // 32"], 0, "(bk // 32) * 4 % 16 == 0"),
-            (["bm", "2 * bk"], 128, "(128) in (0, 32, 64, 128) and (128 == 0 or (2 * bk) * 4 <= 128)"),
-            (["bm", "bk"], 256, "(256) in (0, 32, 64, 128) and (256 == 0 or (bk) * 4 <= 256)"),
+            (["bm", "2 * bk"], 128, "128 in (0, 32, 64, 128) and (128 == 0 or (2 * bk) * 4 <= 128)"),
+            (
+                ["bm", "2 * bk"],
+                "32 if bk == 0 else 128",
+                "(32 if bk == 0 else 128) in (0, 32, 64, 128) and ((32 if bk == 0 else 128) == 0"
+                " or (2 * bk) * 4 <= (32 if bk == 0 else 128))",
+            ),
+            (["bm", "bk"], 256, "256 in (0, 32, 64, 128) and (256 == 0 or (bk) * 4 <= 256)"),
         ],
     )
-    def test_a_box_has_a_size_that_tma_takes(self, box: list[str], swizzle: int, rule: str) -> None:
+    def test_a_box_has_a_size_that_tma_takes(self, box: list[str], swizzle: int | str, rule: str) -> None:
         first, second = description()["tensor_maps"]
         spec = kernel(tensor_maps=[dict(first, box=box, swizzle=swizzle), second])
         assert broken(spec) == [rule]

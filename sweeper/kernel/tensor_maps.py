@@ -115,6 +115,6 @@ def map_rules(
         texts += [f"1 <= {box.text} <= {_MOST_BOX}" for box in made.box]
         texts.append(f"{row} % {_ALIGNMENT} == 0")
         if made.swizzle.text != "0":
-            swizzle = made.swizzle.text
-            texts.append(f"({swizzle}) in (0, 32, 64, 128) and ({swizzle} == 0 or {row} <= {swizzle})")
+            swizzle = made.swizzle.text if made.swizzle.text.isalnum() else f"({made.swizzle.text})"
+            texts.append(f"{swizzle} in (0, 32, 64, 128) and ({swizzle} == 0 or {row} <= {swizzle})")
     return tuple(parse(text, where="a rule of tensor maps") for text in dict.fromkeys(texts))
