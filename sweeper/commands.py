@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import os
+import signal
 import sys
 from collections.abc import Callable
 from typing import NoReturn
@@ -26,12 +28,21 @@ def warn(text: str) -> None:
 
 
 def ended(run: Callable[[], int]) -> int:
-    """The exit code of `run`; an error of ours or an interrupt is told in a line."""
+    """The exit code of `run`; an error of ours or an interrupt is told in a line.
+
+    A reader who has seen enough (`… | head`) ends the command as it would any other.
+    """
     try:
-        return run()
+        code = run()
+        sys.stdout.flush()
+        return code
     except SweeperError as error:
         warn(f"error: {error}")
         return error.exit_code
     except KeyboardInterrupt:
         warn("interrupted")
         return INTERRUPTED
+    except BrokenPipeError:
+        # What is still buffered would raise again when the interpreter flushes it at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
