@@ -5,25 +5,21 @@ Nothing is written, and nothing is repaired: a store is opened read-only, as it 
 
 from __future__ import annotations
 
-import contextlib
 import json
-import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sweeper.errors import StorageError, SweeperError
+from sweeper.errors import StorageError
 from sweeper.kernel.sizes import shape_text
 from sweeper.model import Build, Confirmed, Role, Status, TimeSource, Timing, Trial
-from sweeper.record import decode
 from sweeper.recording import Recorded, read_recorded
-from sweeper.sqlite_file import connect_read_only
+from sweeper.store.reading import read_store
 from sweeper.table import frame, read_csv
 from sweeper.table.confirmed import confirmed_frame
 from sweeper.table.standings import DEFAULT
-from sweeper.wire import from_wire
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -128,33 +124,15 @@ def _of_export(path: Path, table: Path) -> Results:
 
 
 def _of_store(path: Path, store: Path) -> Results:
-    try:
-        with contextlib.closing(connect_read_only(store)) as connection:
-            trials = [decode(dict(row)) for row in connection.execute("SELECT * FROM trials ORDER BY id")]
-            kept = {
-                row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-            }
-            finals = _records(
-                connection, "SELECT record FROM confirmations ORDER BY id", "confirmations" in kept
-            )
-            runs = _records(connection, "SELECT record FROM runs ORDER BY started, id", "runs" in kept)
-        return Results(
-            path,
-            _name(path.absolute()),
-            frame(trials),
-            tuple(from_wire(Confirmed, record) for record in finals),
-            tuple(runs),
-            _timings(trials),
-        )
-    except (sqlite3.Error, KeyError, IndexError, ValueError, TypeError, SweeperError) as error:
-        raise StorageError(
-            f"{store} is no store of results: {error}",
-            hint=f"if it was damaged, `python -m sweeper.store.recovery {store.name}` copies what can be read",
-        ) from error
-
-
-def _records(connection: sqlite3.Connection, query: str, kept: bool) -> list[dict[str, Any]]:
-    return [json.loads(row[0]) for row in connection.execute(query)] if kept else []
+    stored = read_store(store)
+    return Results(
+        path,
+        _name(path.absolute()),
+        frame(stored.trials),
+        tuple(stored.confirmed),
+        tuple(stored.runs),
+        _timings(stored.trials),
+    )
 
 
 def _timings(trials: Iterable[Trial]) -> dict[tuple[str, int], tuple[float, ...]]:

@@ -97,3 +97,17 @@ def test_a_damaged_store_is_told_with_the_way_to_recover(tmp_path: Path) -> None
     path.write_bytes((RECORDED / "tile-sweep" / "study.db").read_bytes()[:5000])
     with pytest.raises(StorageError, match=r"recovery study\.db"):
         read_results([path])
+
+
+def test_looking_at_a_store_of_an_earlier_version_leaves_its_bytes_as_they_are(tmp_path: Path) -> None:
+    """Opening one for writing brings it up to date, which published results must not be."""
+    from sweeper.dispatch.read import read_entries
+    from sweeper.table.samples import run
+
+    store = tmp_path / "study.db"
+    shutil.copy(RECORDED / "tile-sweep" / "study.db", store)
+    before = store.read_bytes()
+    read_entries([store])
+    assert run([str(store), str(tmp_path / "samples.csv")]) == 0
+    assert store.read_bytes() == before
+    assert [path.name for path in sorted(tmp_path.iterdir())] == ["samples.csv", "study.db"]

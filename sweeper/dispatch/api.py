@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +160,7 @@ def best(
     return Dispatcher(results, folders).best(shape, dtype, layout, device)
 
 
+@lru_cache(maxsize=256)
 def _device_name(name: str) -> str:
     """The name that the table of devices has for it, or its own."""
     try:

@@ -16,7 +16,8 @@ class Entry:
     """A configuration that was measured right at `dims` on `device`, with a cold L2.
 
     `confirmed`: timed in turns with its rivals, after the search that chose it. `ratio` is the better library's
-    time ÷ `time_ms`, from the same run (None: no library ran). `table` is where it stands.
+    time ÷ `time_ms`, from the same run (None: no library ran). `table` is where it stands, `verdict` what that
+    table says of it against the library.
     """
 
     kernel: str
@@ -32,6 +33,7 @@ class Entry:
     ratio: float | None = None
     library: str = ""
     table: str = ""
+    verdict: str = ""
 
     @property
     def configuration(self) -> str:

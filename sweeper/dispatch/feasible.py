@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from sweeper.check.compose import Composer
-from sweeper.cli.session import feasible_space
 from sweeper.device import Target
 from sweeper.dispatch.entry import Entry
 from sweeper.errors import ConfigError, ExpressionError, KernelError, NoValidConfiguration
 from sweeper.expressions import Value
-from sweeper.model import KernelSpec, ParamSpec, Point
+from sweeper.model import KernelSpec, Point
 from sweeper.problem import resolve
 from sweeper.resources import resources
+from sweeper.resources.geometry import why_infeasible
 
 __all__ = ["Feasibility"]
 
@@ -45,11 +44,12 @@ class Feasibility:
         point = _point(spec, entry.params)
         if isinstance(point, str):
             return point, None
-        # Whatever levels are searched today: the constraints and the device decide.
-        spec = replace(spec, params=tuple(ParamSpec(name, (value,), value) for name, value in point))
         try:
             problem = resolve(spec, dims, point, seed=0)
-            feasible_space(spec, problem.dims, limits)
+            # Whatever levels are searched today: the constraints and the device decide.
+            why_not = why_infeasible(spec, point, problem.dims, limits)
+            if why_not is not None:
+                return why_not, None
             if problem.total_bytes > limits.memory_bytes:
                 return f"its arrays take {problem.total_bytes} B of {limits.memory_bytes} B", None
             work = {"flops": problem.flops, "bytes": problem.bytes}

@@ -17,11 +17,11 @@ from sweeper.dtypes import dtype
 from sweeper.errors import ConfigError, StorageError
 from sweeper.kernel.layout import layout_of
 from sweeper.model import Role, Status, TimeSource
-from sweeper.store import Store
+from sweeper.store.reading import read_store
 from sweeper.table import csv_bytes, frame
 from sweeper.table.confirmed import confirmed_frame
 
-__all__ = ["parse_shape", "read_entries"]
+__all__ = ["parse_shape", "read_entries", "tables_of_shapes"]
 
 Row = Mapping[str, str]
 
@@ -67,6 +67,22 @@ def read_entries(paths: Sequence[Path | str]) -> list[Entry]:
     return entries
 
 
+def tables_of_shapes(path: Path) -> list[Path]:
+    """The tables of shapes at `path`: itself, or those in that folder and in the folders in it, sorted."""
+    if not path.is_dir():
+        return [path] if path.suffix == ".csv" and _has_shapes(path) else []
+    inner = [path, *sorted(one for one in path.iterdir() if one.is_dir())]
+    return [table for folder in inner for table in sorted(folder.glob("*.csv")) if _has_shapes(table)]
+
+
+def _has_shapes(path: Path) -> bool:
+    try:
+        with path.open(encoding="utf-8") as file:
+            return set(file.readline().strip().split(",")) >= _SHAPES
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
 def _of_folder(folder: Path) -> Iterator[Entry]:
     for inner in (folder, *sorted(path for path in folder.iterdir() if path.is_dir())):
         if (inner / "trials.csv").is_file():
@@ -101,10 +117,9 @@ def _of_file(path: Path) -> Iterator[Entry]:
 
 
 def _of_store(path: Path) -> Iterator[Entry]:
-    with Store(path) as store:
-        trials, confirmed = store.trials(), store.confirmed()
-    finals = confirmed_frame(confirmed).to_csv(index=False)
-    yield from _of_run(_parsed(csv_bytes(frame(trials)).decode()), _parsed(finals), str(path))
+    stored = read_store(path)
+    finals = confirmed_frame(stored.confirmed).to_csv(index=False)
+    yield from _of_run(_parsed(csv_bytes(frame(stored.trials)).decode()), _parsed(finals), str(path))
 
 
 def _rows(path: Path) -> list[Row]:
@@ -217,6 +232,7 @@ def _of_shapes(rows: Iterable[Row], table: str) -> Iterator[Entry]:
             ratio=ratio,
             library=row.get("better_library", ""),
             table=table,
+            verdict=row.get("verdict") or "",
         )
 
 

@@ -14,7 +14,7 @@ from sweeper.profile.choose import choose, jobs_of, store_path
 from sweeper.profile.job import Job
 from sweeper.profile.profile import Profile
 from sweeper.profile.run import Failed, Profiler, Settings
-from sweeper.store import Store
+from sweeper.store.reading import read_store
 
 __all__ = ["Configuration", "counters", "job_of"]
 
@@ -94,5 +94,5 @@ def _described(kernel: str | Path) -> KernelSpec:
 
 
 def _of_folder(results: Path, top: int, folders: Sequence[Path]) -> list[Job]:
-    with Store(store_path(results)) as store:
-        return jobs_of(choose(store.trials(), top=top), store.runs(), folders)
+    stored = read_store(store_path(results))
+    return jobs_of(choose(stored.trials, top=top), stored.runs, folders)

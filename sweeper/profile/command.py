@@ -16,7 +16,7 @@ from sweeper.profile.job import Job
 from sweeper.profile.profile import Profile
 from sweeper.profile.report import show
 from sweeper.profile.run import Failed, Profiler, Settings
-from sweeper.store import Store
+from sweeper.store.reading import read_store
 
 __all__ = ["main"]
 
@@ -83,16 +83,15 @@ def _positive(text: str) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     path = store_path(options.results)
-    with Store(path) as store:
-        trials, runs = store.trials(), store.runs()
+    stored = read_store(path)
     chosen = choose(
-        trials,
+        stored.trials,
         top=options.top,
         params=parse_params(options.params) if options.params is not None else None,
         kernels=options.kernel,
         shapes=options.shape,
     )
-    jobs = with_library(jobs_of(chosen, runs, options.config_dir), options.library or "")
+    jobs = with_library(jobs_of(chosen, stored.runs, options.config_dir), options.library or "")
     for note in dict.fromkeys(f"{job.title}: {job.note}" for job in jobs if job.note):
         warn(f"warning: {note}")
     settings = Settings(

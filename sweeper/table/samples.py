@@ -57,7 +57,7 @@ def samples_frame(trials: Iterable[Trial]) -> pd.DataFrame:
 
 def run(args: Sequence[str]) -> int:
     """Write the samples of the store `args[0]` to `args[1]`; the exit code."""
-    from sweeper.store import Store
+    from sweeper.store.reading import read_store
     from sweeper.table.table import write_csv
 
     if len(args) != 2:
@@ -66,8 +66,7 @@ def run(args: Sequence[str]) -> int:
     try:
         if not Path(args[0]).is_file():
             raise StorageError(f"there is no store {args[0]}", hint="give the study.db of a results folder")
-        with Store(Path(args[0])) as store:
-            table = samples_frame(store.trials())
+        table = samples_frame(read_store(Path(args[0])).trials)
         write_csv(table, Path(args[1]))
     except SweeperError as error:
         sys.stderr.write(f"{error}\n")
