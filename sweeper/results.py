@@ -16,7 +16,8 @@ from sweeper.errors import StorageError
 from sweeper.kernel.sizes import shape_text
 from sweeper.model import Build, Confirmed, Role, Status, TimeSource, Timing, Trial
 from sweeper.recording import Recorded, read_recorded
-from sweeper.store.reading import read_store
+from sweeper.recording.work import Work, work_of
+from sweeper.store.stored import read_store
 from sweeper.table import frame, read_csv
 from sweeper.table.confirmed import confirmed_frame
 from sweeper.table.standings import DEFAULT
@@ -187,29 +188,36 @@ def _integer(text: str) -> int | None:
 def _trials(path: Path, rows: Sequence[Recorded]) -> Iterator[Trial]:
     """Rows of a recorded table as the trials that they were: a study a kernel and problem, in the table's order.
 
-    A library's row belongs to the first kernel of its problem.
+    A library's row stands in the study of every kernel of its problem.
     """
-    candidates = [row for row in rows if row.role is Role.CANDIDATE]
-    kernels = {_problem(row): row.kernel for row in reversed(candidates)}
+    kernels: dict[tuple[object, ...], dict[str, None]] = {}
+    for row in rows:
+        if row.role is Role.CANDIDATE:
+            kernels.setdefault(_problem(row), {})[row.kernel] = None
     asked: Counter[str] = Counter()
     libraries: Counter[str] = Counter()
     for row in rows:
         shape = shape_text(row.dims) + (f"-{row.layout}" if row.layout else "") if row.dims else ""
-        kernel = row.kernel if row.role is Role.CANDIDATE else kernels.get(_problem(row), "")
-        study = "-".join(filter(None, (kernel, row.dtype, shape))) or path.name.partition(".")[0]
-        if row.role is Role.CANDIDATE:
-            asked[study] += 1
-            yield _trial(row, study, asked[study], shape)
-        else:
-            yield _trial(row, study, -libraries[study], shape)
-            libraries[study] += 1
+        candidate = row.role is Role.CANDIDATE
+        for kernel in [row.kernel] if candidate else kernels.get(_problem(row), {"": None}):
+            study = "-".join(filter(None, (kernel, row.dtype, shape))) or path.name.partition(".")[0]
+            counted = asked if candidate else libraries
+            counted[study] += 1
+            number = counted[study] if candidate else 1 - counted[study]
+            yield _trial(
+                row,
+                study,
+                number,
+                shape,
+                work_of(kernel, row.dtype, row.layout, tuple(row.dims.items()), row.device),
+            )
 
 
 def _problem(row: Recorded) -> tuple[object, ...]:
     return row.dtype, row.layout, *row.dims.items()
 
 
-def _trial(row: Recorded, study: str, number: int, shape: str) -> Trial:
+def _trial(row: Recorded, study: str, number: int, shape: str, work: Work) -> Trial:
     predicted = row.time_source == TimeSource.PREDICTED.value
     timed = bool(row.samples_ms) and not predicted
     return Trial(
@@ -225,6 +233,9 @@ def _trial(row: Recorded, study: str, number: int, shape: str) -> Trial:
         stage=row.stage,
         role=row.role,
         reason=row.reason,
+        flops=work.flops,
+        bytes=work.bytes,
+        details={} if work.roofline_ms is None else {"roofline_ms": work.roofline_ms},
         time_source=TimeSource(row.time_source)
         if row.time_source
         else TimeSource.MEASURED

@@ -83,8 +83,19 @@ def from_wire(cls: type[T], data: Any) -> T:
     return cast(T, _decode(cls, data, getattr(cls, "__name__", str(cls))))
 
 
+# A store of thousands of rows is decoded value by value: most values are plain, and hints are few.
+_SIMPLE = frozenset({int, float, str, bool})
+
+
+@cache
+def _origin(hint: Any) -> Any:
+    return get_origin(hint)
+
+
 def _decode(hint: Any, data: Any, where: str) -> Any:
-    origin = get_origin(hint)
+    if type(data) is hint and hint in _SIMPLE:
+        return data
+    origin = _origin(hint)
     if hint is Any:
         return _plain(data)
     if origin in (Union, types.UnionType):
@@ -160,6 +171,8 @@ def _items(data: Any, where: str) -> list[Any]:
 def _tuple(hints: tuple[Any, ...], data: Any, where: str) -> tuple[Any, ...]:
     items = _items(data, where)
     if len(hints) == 2 and hints[1] is Ellipsis:
+        if hints[0] in _SIMPLE and all(type(item) is hints[0] for item in items):
+            return tuple(items)
         hints = (hints[0],) * len(items)
     if len(items) != len(hints):
         raise WireError(f"{where}: {len(items)} values where {len(hints)} are expected")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from sweeper.errors import StorageError
+from sweeper.recording.work import Work, work_of
 from sweeper.results import read_results
 from sweeper.table import write_csv
 
@@ -68,6 +69,37 @@ def test_a_recorded_space_is_a_study_with_its_library() -> None:
     candidates = space.trials[space.trials["role"] == "candidate"]
     assert candidates["percent_of_library"].notna().all()
     assert candidates["registers"].notna().all()
+
+
+def test_a_recorded_problem_of_a_shipped_kernel_has_its_work_and_its_roofline() -> None:
+    (space,) = read_results([RECORDED / "spaces" / "tiled-2048.csv.gz"])
+    row = space.trials.iloc[-1]
+    assert row["gflops"] == pytest.approx(2 * 2048**3 / row["time_ms"] / 1e6)
+    assert 0 < row["percent_of_roofline"] < 100
+
+
+def test_somebody_elses_kernel_has_none() -> None:
+    assert work_of("their_gemm", "float32", "", (("M", 8), ("N", 8), ("K", 8)), "NVIDIA H200") == Work()
+    assert work_of("tiled", "float32", "", (("WIDTH", 8),), "NVIDIA H200") == Work()
+    assert (
+        work_of("tiled", "float32", "", (("M", 8), ("N", 8), ("K", 8)), "a device of theirs").roofline_ms
+        is None
+    )
+
+
+def test_a_table_of_shapes_is_a_study_a_shape_and_kernel_with_the_libraries_beside_each() -> None:
+    (table,) = read_results([RECORDED / "shapes" / "fp32-shapes-rungs.csv"])
+    square = table.trials[table.trials["shape"] == "4096x4096x4096"]
+    assert square["study"].nunique() > 1
+    for _, study in square.groupby("study"):
+        assert sorted(study["kernel"][study["role"] == "baseline"]) == ["cublas", "cublaslt"]
+        assert study["percent_of_library"].notna().all()
+    assert set(table.trials["dtype"]) == {"float32"}
+
+
+def test_a_table_of_shapes_keeps_the_layout() -> None:
+    (table,) = read_results([RECORDED / "shapes" / "tf32-shapes.csv"])
+    assert set(table.trials["shape"]) == {"4096x4096x4096-nt", "8192x8192x8192-nt"}
 
 
 def test_reading_writes_nothing(tmp_path: Path) -> None:

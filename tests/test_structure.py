@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from pathlib import Path
 
 import sweeper
@@ -14,12 +15,13 @@ LAYERS = (
     "status", "errors", "commands", "dtypes", "paths", "atomic", "redaction", "expressions", "model", "source",
     "device", "kernel", "space",
     "problem", "resources", "statistics", "wire", "record", "sqlite_file", "recording", "process", "emulation", "build",
-    "backend", "worker", "search", "benchmark", "portfolio", "store", "table", "provenance",
-    "results", "importance", "lessons", "config", "evaluate", "tune", "cli", "check", "profile", "doctor", "dispatch",
-    "report", "compare", "reproduce", "export", "plan", "collect", "api", "__main__",
+    "backend", "worker", "cluster", "search", "benchmark", "portfolio", "store", "table", "provenance",
+    "results", "importance", "lessons", "config", "evaluate", "tune", "plan", "cli", "check", "profile", "doctor", "dispatch",
+    "report", "compare", "reproduce", "export", "collect", "api", "__main__",
 )  # fmt: skip
 
 
+@functools.cache
 def modules() -> dict[str, Path]:
     names = {}
     for path in ROOT.rglob("*.py"):
@@ -28,7 +30,8 @@ def modules() -> dict[str, Path]:
     return names
 
 
-def imported(path: Path) -> set[str]:
+@functools.cache
+def imported(path: Path) -> frozenset[str]:
     """What a module imports from this package, wherever in it, without what only type checkers see."""
     found: set[str] = set()
     skipped: set[ast.AST] = set()
@@ -45,7 +48,7 @@ def imported(path: Path) -> set[str]:
             found |= names if names <= set(modules()) else names | {base}
         elif isinstance(node, ast.Import):
             found |= {a.name.partition(".")[2] for a in node.names if a.name.startswith("sweeper.")}
-    return found & set(modules())
+    return frozenset(found & set(modules()))
 
 
 def layer(module: str) -> int:

@@ -209,8 +209,9 @@ class TestRules:
             (
                 ["bm", "2 * bk"],
                 "32 if bk == 0 else 128",
-                "(32 if bk == 0 else 128) in (0, 32, 64, 128) and ((32 if bk == 0 else 128) == 0"
-                " or (2 * bk) * 4 <= (32 if bk == 0 else 128))",
+                "(S) in (0, 32, 64, 128) and ((S) == 0 or (2 * bk) * 4 <= (S))".replace(
+                    "S", "32 if bk == 0 else 128"
+                ),
             ),
             (["bm", "bk"], 256, "256 in (0, 32, 64, 128) and (256 == 0 or (bk) * 4 <= 256)"),
         ],

@@ -22,6 +22,7 @@ from sweeper.space import Space, build_space
 from sweeper.table import frame
 from sweeper.table.row import time_ms
 from sweeper.tune import STOPPED, Study, Tally, tune
+from sweeper.tune import study as study_module
 
 DIMS = {"M": 512, "N": 512, "K": 512}
 SPEC = gemm_spec(params={"tile": (2, 4, 8, 16, 32)})
@@ -305,7 +306,7 @@ def test_the_context_follows_all_that_a_result_depends_on() -> None:
 
 def test_asking_for_the_context_costs_nothing_a_second_time(monkeypatch: pytest.MonkeyPatch) -> None:
     study = study_of(FakeWorld(by_tile))
-    monkeypatch.setattr("sweeper.tune.study.digest", lambda _: pytest.fail("computed once, when it is made"))
+    monkeypatch.setattr(study_module, "digest", lambda _: pytest.fail("computed once, when it is made"))
     assert study.context == study.context
 
 

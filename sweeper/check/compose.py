@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -61,7 +62,7 @@ class Composer:
         """Every kernel that can be chosen: those in the folders, then the shipped ones."""
         self.hidden: list[Path] = []
         """Descriptions in the folders that nobody can choose: shipped kernels have their names."""
-        self._registered: dict[str, Path] = {}
+        self._registered: dict[str, Path | Mapping[str, Any]] = {}
         for path in self._descriptions():
             if path.stem in shipped:
                 self.hidden.append(path)
@@ -87,6 +88,10 @@ class Composer:
         lint(path)
         self.kernels[name] = self._registered[name] = path
 
+    def add_node(self, name: str, node: Mapping[str, Any], path: Path) -> None:
+        """Let `kernel=name` choose the description `node`, as if that were the file at `path`."""
+        self.kernels[name], self._registered[name] = path, node
+
     def __enter__(self) -> Self:
         self._open = contextlib.ExitStack()
         self._open.enter_context(self._known_to_hydra())
@@ -104,8 +109,11 @@ class Composer:
         nodes: dict[tuple[str, str], Any] = {
             ("shape", n): {"name": None, **s} for n, s in self._shapes.items()
         }
-        for name, path in self._registered.items():
-            nodes["kernel", name] = yaml.safe_load(path.read_text(encoding="utf-8"))
+        for name, held in self._registered.items():
+            if isinstance(held, Path):
+                nodes["kernel", name] = yaml.safe_load(held.read_text(encoding="utf-8"))
+            else:
+                nodes["kernel", name] = copy.deepcopy(held)
         for (group, name), node in nodes.items():
             known.store(group=group, name=name, node=node)
         try:
@@ -120,6 +128,15 @@ class Composer:
 
         Raises ConfigError for an unknown key or choice or a value of the wrong type, KernelError for a
         description that is at odds with its source.
+        """
+        name, plain = self.resolved(overrides)
+        config = validate(plain)
+        return load(config.kernel, self.kernels[name]), config
+
+    def resolved(self, overrides: Sequence[str]) -> tuple[str, dict[str, Any]]:
+        """The name of the kernel that was chosen, and the whole configuration in plain containers, not yet validated.
+
+        Raises ConfigError for what Hydra cannot compose.
         """
         from hydra import compose
         from hydra.errors import HydraException
@@ -137,5 +154,4 @@ class Composer:
         except (HydraException, OmegaConfBaseException) as error:
             said = str(error).partition("\nConfig search path")[0]
             raise ConfigError(f"configuration: {said}") from None
-        config = validate(plain)
-        return load(config.kernel, self.kernels[name]), config
+        return name, plain

@@ -17,7 +17,7 @@ from sweeper.dtypes import dtype
 from sweeper.errors import ConfigError, StorageError
 from sweeper.kernel.layout import layout_of
 from sweeper.model import Role, Status, TimeSource
-from sweeper.store.reading import read_store
+from sweeper.store.stored import read_store
 from sweeper.table import csv_bytes, frame
 from sweeper.table.confirmed import confirmed_frame
 

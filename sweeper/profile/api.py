@@ -14,7 +14,7 @@ from sweeper.profile.choose import choose, jobs_of, store_path
 from sweeper.profile.job import Job
 from sweeper.profile.profile import Profile
 from sweeper.profile.run import Failed, Profiler, Settings
-from sweeper.store.reading import read_store
+from sweeper.store.stored import read_store
 
 __all__ = ["Configuration", "counters", "job_of"]
 

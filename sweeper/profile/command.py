@@ -16,7 +16,7 @@ from sweeper.profile.job import Job
 from sweeper.profile.profile import Profile
 from sweeper.profile.report import show
 from sweeper.profile.run import Failed, Profiler, Settings
-from sweeper.store.reading import read_store
+from sweeper.store.stored import read_store
 
 __all__ = ["main"]
 

@@ -13,6 +13,7 @@ from sweeper.recording.compact import FORMAT, of_compact
 from sweeper.recording.kernel_tuner import is_cache, mended, of_cache
 from sweeper.recording.plain import is_plain, of_plain
 from sweeper.recording.row import Recorded
+from sweeper.recording.shapes import is_shapes, of_shapes
 from sweeper.recording.t4 import is_t4, of_t4
 from sweeper.recording.trials import foreign, of_csv, of_store
 
@@ -41,7 +42,10 @@ def read_recorded(path: Path) -> list[Recorded]:
         return list(of_compact(path, text))
     if text.lstrip().startswith("{"):
         return list(_of_json(path, text))
-    if is_plain(text[: text.find("\n")]):
+    header = text[: text.find("\n")]
+    if is_shapes(header):
+        return list(of_shapes(path, text))
+    if is_plain(header):
         return list(of_plain(path, text))
     return list(of_csv(path, text))
 

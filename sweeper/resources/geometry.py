@@ -23,6 +23,7 @@ __all__ = [
     "point_scope",
     "register_cap",
     "scope_constants",
+    "why_infeasible",
     "why_not_emulable",
     "why_not_launchable",
     "why_not_predictable",
@@ -117,6 +118,20 @@ def launch_of(spec: KernelSpec, point: Point, dims: Mapping[str, int], target: T
     or grid size below 1, and a negative shared memory size. Limits are `why_not_launchable`'s.
     """
     return evaluate_launch(spec.launch, point_scope(spec, point, dims, target), where=spec.name)
+
+
+def why_infeasible(spec: KernelSpec, point: Point, dims: Mapping[str, int], target: Target) -> str | None:
+    """Why the one `point` cannot run at `dims` on `target`, or None: what a whole space is pruned by, without one.
+
+    Raises ConfigError, and ExpressionError, as `launch_of` does.
+    """
+    unsupported = why_unsupported(spec, dims, target)
+    if unsupported:
+        return unsupported
+    scope = point_scope(spec, point, dims, target)
+    evaluate_launch(spec.launch, scope, where=spec.name)
+    rules = (*implicit_constraints(target), *spec.constraints)
+    return next((rule.explain(scope) for rule in rules if not rule.evaluate(scope)), None)
 
 
 def evaluate_launch(geometry: LaunchSpec, scope: dict[str, Value], *, where: str) -> Launch:

@@ -57,7 +57,7 @@ def samples_frame(trials: Iterable[Trial]) -> pd.DataFrame:
 
 def run(args: Sequence[str]) -> int:
     """Write the samples of the store `args[0]` to `args[1]`; the exit code."""
-    from sweeper.store.reading import read_store
+    from sweeper.store.stored import read_store
     from sweeper.table.table import write_csv
 
     if len(args) != 2:

@@ -48,7 +48,8 @@ def _user(lock: int | None, pci_bus_id: str, nvml: Nvml) -> str:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return "another sweep"
-    others = nvml.readings(pci_bus_id).processes or ()
+    # Whoever started this process waits for it meanwhile, and may well have a context of its own there.
+    others = [pid for pid in nvml.readings(pci_bus_id).processes or () if pid != os.getppid()]
     return f"process {', '.join(map(str, others))}" if others else ""
 
 

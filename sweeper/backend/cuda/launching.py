@@ -22,7 +22,7 @@ from sweeper.backend.cuda.tensor_maps import MAP_BYTES, EncodeError, encode
 from sweeper.errors import TrialFailed
 from sweeper.model import Launch, Stage, Status
 
-__all__ = ["ExtendedLauncher", "LaunchApi", "LaunchError", "load_launch_api"]
+__all__ = ["ExtendedLauncher", "LaunchApi", "LaunchError", "Parameters", "load_launch_api"]
 
 # Of cuda.h: CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION.
 _MAX_DYNAMIC_SHARED = 8
@@ -113,7 +113,7 @@ def load_launch_api() -> LaunchApi:
     return _Libcuda(library)
 
 
-class _Parameters:
+class Parameters:
     """The arguments of one launch in memory, and the array of pointers to them that the driver takes."""
 
     def __init__(self, letters: Sequence[str], numbers: Sequence[int | float], maps: Sequence[bytes]) -> None:
@@ -151,7 +151,7 @@ class ExtendedLauncher:
     ) -> None:
         self._device = device
         self._launch = launch
-        self._packed: dict[tuple[int | float, ...], _Parameters] = {}
+        self._packed: dict[tuple[int | float, ...], Parameters] = {}
         try:
             self._api = api or load_launch_api()
             module = self._api.load(image)
@@ -173,7 +173,7 @@ class ExtendedLauncher:
         except LaunchError as error:
             raise self._failure(error, Stage.LAUNCH) from None
 
-    def _pack(self, given: Arguments) -> _Parameters:
+    def _pack(self, given: Arguments) -> Parameters:
         held = {**given.arrays, **given.scratch}
         try:
             maps = [
@@ -182,7 +182,7 @@ class ExtendedLauncher:
             ]
         except EncodeError as error:
             raise TrialFailed(Status.LAUNCH_ERROR, Stage.LAUNCH, str(error)) from None
-        return _Parameters(given.letters, given.numbers, maps)
+        return Parameters(given.letters, given.numbers, maps)
 
     def _failure(self, error: LaunchError, stage: Stage) -> TrialFailed:
         return self._device.failure(error, stage)
