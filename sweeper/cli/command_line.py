@@ -9,6 +9,7 @@ the strict check of the composed configuration is the only judge of a key, whate
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 import time
 import typing
@@ -19,7 +20,7 @@ from typing import Any
 
 from sweeper.errors import ConfigError, did_you_mean
 
-__all__ = ["Arguments", "gpus_named", "normalise"]
+__all__ = ["Arguments", "config_dirs", "gpus_named", "launches", "normalise"]
 
 _WITH_VALUE = {
     "-cd", "--config-dir", "-cn", "--config-name", "-cp", "--config-path", "-c", "--cfg", "-p", "--package",
@@ -38,7 +39,9 @@ _SHOWS = {
     "--shell-completion",
 }
 # What others call an option and is a key here.
-_SWITCHES = {"--dry-run": "dry_run=true", "--fail-fast": "fail_fast=true"}
+_SWITCHES = {"--dry-run": "dry_run=true", "--fail-fast": "fail_fast=true", "--plan": "plan=true"}
+# A plan is a section of the configuration; whether there is one is all that most people say of it.
+_PLANS = {"true": "text", "json": "json", "false": None, "null": None}
 # All three say where results go; the last one given counts.
 _FOLDER_KEYS = ("results_dir", "hydra.run.dir", "hydra.sweep.dir")
 _OVERRIDE = re.compile(r"(?P<prefix>\+\+|\+|~)?(?P<key>[^=\s]+?)=(?P<value>.*)", re.DOTALL)
@@ -51,7 +54,8 @@ class Arguments:
     """`hydra` is what Hydra gets; `folder` where results go; `shapes` one-off shapes by name.
 
     `shows` is true where the command prints something (help, configuration) instead of running;
-    `earlier` holds the folders of earlier runs that may be answered from, None where a folder was named.
+    `earlier` holds the folders of earlier runs that may be answered from, None where a folder was named. `plan` is
+    the form, `text` or `json`, in which the command is only planned; None where it runs.
     """
 
     hydra: tuple[str, ...]
@@ -61,6 +65,7 @@ class Arguments:
     config_dirs: tuple[Path, ...]
     shapes: dict[str, dict[str, int]]
     earlier: Path | None
+    plan: str | None = None
 
 
 def normalise(
@@ -77,6 +82,7 @@ def normalise(
     shapes: dict[str, dict[str, int]] = {}
     kept: list[str] = []
     folder: Path | None = None
+    plan: str | None = None
     for override in overrides:
         match = _OVERRIDE.fullmatch(override)
         if match is None:
@@ -85,6 +91,9 @@ def normalise(
         key, value = match["key"], match["value"]
         if key in _FOLDER_KEYS and match["prefix"] != "~":
             folder = _folder(key, value)
+        elif key in ("plan", "plan.form"):
+            plan = _plan(value)
+            kept.append(f"++plan.form={plan or 'null'}")
         elif key == "shape":
             kept.append(f"+shape={_shape_value(value, shapes)}")
         elif key.startswith(("hydra.", "hydra/")) or match["prefix"] == "~":
@@ -107,9 +116,10 @@ def normalise(
         folder=folder,
         multirun=multirun,
         shows=any(f.split("=")[0] in _SHOWS for f in flags),
-        config_dirs=tuple(_config_dirs(flags)),
+        config_dirs=tuple(config_dirs(flags)),
         shapes=shapes,
         earlier=earlier,
+        plan=plan,
     )
 
 
@@ -131,12 +141,11 @@ def _split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
     return flags, overrides
 
 
-def _config_dirs(flags: Sequence[str]) -> Iterable[Path]:
-    for i, flag in enumerate(flags):
-        if flag in ("-cd", "--config-dir"):
-            yield Path(flags[i + 1]).absolute()
-        elif flag.startswith("--config-dir="):
-            yield Path(flag.partition("=")[2]).absolute()
+def config_dirs(words: Sequence[str]) -> list[Path]:
+    """The folders that a command line names with `--config-dir` or `-cd`, in order."""
+    named = [after for word, after in itertools.pairwise(words) if word in ("-cd", "--config-dir")]
+    named += [word.partition("=")[2] for word in words if word.startswith("--config-dir=")]
+    return [Path(name).absolute() for name in named]
 
 
 def _group(key: str) -> str:
@@ -184,6 +193,14 @@ def _folder(key: str, value: str) -> Path | None:
     if not text or "," in text or "${" in text:
         raise ConfigError(f"{key}={value!r} is not one folder", hint="write results_dir=PATH")
     return Path(text).expanduser().absolute()
+
+
+def _plan(value: str) -> str | None:
+    told = value.strip("'\"").lower()
+    form = told if told in _PLANS.values() else _PLANS.get(told, "")
+    if form == "":
+        raise ConfigError(f"plan={value} is none of true, json, false")
+    return form
 
 
 def _shape_value(value: str, shapes: dict[str, dict[str, int]]) -> str:
@@ -236,8 +253,12 @@ def _folder_name(overrides: Sequence[str], now: str | None) -> str:
 def gpus_named(overrides: Iterable[str]) -> int:
     """How many GPUs `overrides` speak of, as far as that can be told before anything is composed.
 
-    0 where nothing will run on one, or a shared one will; 1 where nothing is said, or `all`.
+    0 where nothing will run on one, or a shared one will, or other processes will run the jobs; 1 where nothing is
+    said, or `all`.
     """
+    overrides = tuple(overrides)
+    if launches(overrides):
+        return 0
     count = 1
     for override in overrides:
         key, _, value = override.lstrip("+").partition("=")
@@ -245,6 +266,13 @@ def gpus_named(overrides: Iterable[str]) -> int:
             return 0
         if key in ("dry_run", "backend.allow_shared") and value.lower() == "true":
             return 0
+        if key == "plan.form" and value != "null":
+            return 0
         if key == "backend.devices":
             count = max(1, len(re.findall(r"\d+", value)))
     return count
+
+
+def launches(overrides: Iterable[str]) -> bool:
+    """Whether `overrides` name a launcher that runs jobs in processes of their own."""
+    return any(o.startswith("hydra/launcher=") and o != "hydra/launcher=basic" for o in overrides)

@@ -1,13 +1,14 @@
-"""What is thought of a space's configurations before any of it is measured, the most trusted first.
+"""What is thought of a space's configurations before any of it is measured.
 
-Times that were recorded of the same parameters under other conditions (another shape, precision class or GPU), and
-the static model's order.
+Times that were measured of the same parameters under other conditions (another shape, precision class or GPU), the
+nearest first, and the static model's order.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy.typing as npt
 
 from sweeper.device import DeviceIdentity, Target
 from sweeper.errors import ConfigError
+from sweeper.expressions import Value
 from sweeper.model import KernelSpec, Point, Role
 from sweeper.problem import resolve
 from sweeper.recording import Recorded, read_recorded
@@ -22,7 +24,7 @@ from sweeper.resources.columns import predicted_times
 from sweeper.search.complete import completed
 from sweeper.space import Space
 
-__all__ = ["estimates", "recorded_estimates"]
+__all__ = ["Known", "estimates", "from_times", "recorded_estimates"]
 
 Estimate = npt.NDArray[np.float64]
 
@@ -32,6 +34,14 @@ _LEAST_KNOWN = 4
 _OTHER_DEVICE, _OTHER_DTYPE = 8.0, 4.0
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Times by row of a space: `measured` elsewhere, the nearest conditions first, and by the static model, if any."""
+
+    measured: tuple[Estimate, ...] = ()
+    static: tuple[Estimate, ...] = ()
+
+
 def estimates(
     spec: KernelSpec,
     space: Space,
@@ -39,8 +49,9 @@ def estimates(
     target: Target,
     device: DeviceIdentity,
     learn_from: Sequence[str] = (),
-) -> list[Estimate]:
-    """Times by row of `space` from the tables `learn_from`, nearest conditions first, and from the static model.
+    beside: Sequence[tuple[Mapping[str, int], Estimate]] = (),
+) -> Known:
+    """What the tables `learn_from` say, what was measured `beside` this at other sizes, and the static model.
 
     Raises StorageError for a file that is no recorded table, ConfigError for one that says nothing of this kernel.
     """
@@ -49,6 +60,7 @@ def estimates(
         for path in learn_from
         for estimate in recorded_estimates(spec, space, dims, device, Path(path))
     ]
+    found += [(_distance(dims, others), estimate) for others, estimate in beside]
     nearest = [estimate for _, estimate in sorted(found, key=lambda pair: pair[0])][:_MOST]
     problem = resolve(spec, dims, spec.default_point, seed=0)
     static = predicted_times(
@@ -62,7 +74,8 @@ def estimates(
         bytes=problem.bytes,
         ranking=True,
     )
-    return [*nearest, *([static] if len(np.unique(static[np.isfinite(static)])) > 1 else [])]
+    says_something = len(np.unique(static[np.isfinite(static)])) > 1
+    return Known(tuple(nearest), (static,) if says_something else ())
 
 
 def recorded_estimates(
@@ -80,23 +93,34 @@ def recorded_estimates(
             problems.setdefault(key, []).append(row)
     found = []
     for (dtype, name, sizes), rows in problems.items():
-        estimate = np.full(len(space), np.nan)
-        for row in rows:
-            place = space.row(Point.of(row.params)) if set(row.params) == set(space.names) else None
-            if place is not None:
-                # What failed there is no favourite here.
-                estimate[place] = math.inf if row.usable_ms is None else row.usable_ms
-        if np.isfinite(estimate).sum() >= min(_LEAST_KNOWN, len(space)):
+        estimate = from_times(space, ((row.params, row.usable_ms) for row in rows))
+        if estimate is not None:
             away = _distance(dims, dict(sizes))
             away += _OTHER_DTYPE * (dtype not in ("", spec.dtype.name))
             away += _OTHER_DEVICE * (name not in ("", device.name))
-            found.append((away, completed(space, estimate)))
+            found.append((away, estimate))
     if not found:
         raise ConfigError(
             f"search.learn_from: {path} has fewer than {_LEAST_KNOWN} configurations of {spec.name} in this space",
             hint="give tables of the same kernel with the same parameters",
         )
     return found
+
+
+def from_times(space: Space, times: Iterable[tuple[Mapping[str, Value], float | None]]) -> Estimate | None:
+    """Times by row of `space` from those of some configurations, None for one that failed; the rest is modelled.
+
+    None where too few of them are of this space.
+    """
+    estimate = np.full(len(space), np.nan)
+    for params, time in times:
+        place = space.row(Point.of(params)) if set(params) == set(space.names) else None
+        if place is not None:
+            # What failed there is no favourite here.
+            estimate[place] = math.inf if time is None else time
+    if np.isfinite(estimate).sum() < min(_LEAST_KNOWN, len(space)):
+        return None
+    return completed(space, estimate)
 
 
 def _distance(dims: Mapping[str, int], others: Mapping[str, int]) -> float:

@@ -12,7 +12,7 @@ from typing import Any
 
 from sweeper.errors import StorageError
 from sweeper.model import Confirmed, Point, Role, Trial
-from sweeper.store import Store, other_stores
+from sweeper.store import Store, earlier_stores, other_stores
 from sweeper.tune import Study
 
 __all__ = ["Recorder"]
@@ -21,20 +21,33 @@ __all__ = ["Recorder"]
 class Recorder:
     """The command's store for one study, and the stores of earlier runs to answer from.
 
-    With `resume` what was stored before answers, in `store` and in the folders under `runs_root`, if any.
+    With `resume` what was stored before answers, in `store`, in the files `beside` it, as far as they can be read,
+    and in the folders under `runs_root`, if any.
     Trials are numbered from 1 in the order they are stored; a library's from 0 downwards. The study is this
     process's alone until `close`. Raises StorageError that names the process which has it.
     """
 
-    def __init__(self, store: Store, study: Study, *, resume: bool, runs_root: Path | None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        study: Study,
+        *,
+        resume: bool,
+        runs_root: Path | None,
+        beside: Sequence[Path] = (),
+    ) -> None:
         self._store = store
         self._study = study
         store.claim(study.name)
         known = store.trials(study.name)
         self._resume = resume
-        self._own = {(t.role, t.point.key): t for t in known} if resume else {}
+        # A study that several devices worked on may have a row of each.
+        usable = [t for t in (store.trials_like(study.context) if resume else ()) if study.reusable(t)]
+        self._own = {(t.role, t.point.key): t for t in usable if t.study == study.name}
+        self._renamed = {(t.role, t.point.key): t for t in usable if t.study != study.name}
         elsewhere = runs_root if resume else None
-        self._earlier = other_stores(elsewhere, study.context, besides=store) if elsewhere else []
+        self._earlier = earlier_stores(beside if resume else (), study.context)
+        self._earlier += other_stores(elsewhere, study.context, besides=store) if elsewhere else []
         self.counts: Counter[str] = Counter()
         self._next = max([0, *(t.number for t in known)]) + 1
         self._next_baseline = min([1, *(t.number for t in known)]) - 1
@@ -61,9 +74,10 @@ class Recorder:
         return self._in_vain.get(Point.of(params).key, 0)
 
     def find(self, params: Mapping[str, Any], role: Role) -> Trial | None:
-        own = self._own.get((role, Point.of(params).key))
+        key = role, Point.of(params).key
+        own, renamed = self._own.get(key), self._renamed.get(key)
         earlier = (store.find(self._study.context, params, role) for store in self._earlier)
-        found = (trial for trial in itertools.chain([own], earlier) if trial is not None)
+        found = (trial for trial in itertools.chain([own, renamed], earlier) if trial is not None)
         return next((trial for trial in found if self._study.reusable(trial)), None)
 
     def add(self, trial: Trial) -> Trial:

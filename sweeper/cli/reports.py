@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeper.atomic import atomic_write
-from sweeper.cli import course_text, pitfalls_text
+from sweeper.cli import course_text, pitfalls_text, roofline_text
 from sweeper.cli.grid import Grid, markdown, rich_table
 from sweeper.config import Config
 from sweeper.errors import NoValidConfiguration
 from sweeper.lessons.counted import count
 from sweeper.lessons.course import courses
 from sweeper.lessons.pitfalls import prices, read_counters
+from sweeper.lessons.roofline import roofs
 from sweeper.model import Confirmed, Status, TimeSource
 
 if TYPE_CHECKING:
@@ -44,11 +45,12 @@ def report(
     table = table[table["study"].isin(studies)]
     if not (table["status"] == Status.OK.value).any():
         return NoValidConfiguration.exit_code
-    grids = (
-        _pitfalls(config, table, folder, out, config_dirs)
-        if config.report == "pitfalls"
-        else _course(table, confirmed, facts)
-    )
+    if config.report == "pitfalls":
+        grids = _pitfalls(config, table, folder, out, config_dirs)
+    elif config.report == "roofline":
+        grids = [roofline_text.grid(roof) for roof in roofs(table, confirmed, facts)]
+    else:
+        grids = _course(table, confirmed, facts)
     for grid in grids:
         out.print(grid.title)
         out.print(rich_table(grid))

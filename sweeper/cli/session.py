@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -39,11 +39,26 @@ from sweeper.space import Space, build_space
 from sweeper.tune import Confirmation, Study, Tally, confirm, tune
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     from rich.console import Console
 
     from sweeper.store import Store
+    from sweeper.table.standings import Standing
 
-__all__ = ["Job", "problem_dims", "run"]
+__all__ = [
+    "Job",
+    "confirm_best",
+    "facts_of",
+    "loaded_kernel",
+    "problem_dims",
+    "run",
+    "show_plan",
+    "show_result",
+    "space_of",
+    "strategy_for",
+    "tell_nothing",
+]
 
 _DEFAULT_SIZE = 512
 _DEFAULT_SHAPE = "small"
@@ -54,7 +69,7 @@ _LAUNCHES_LOOKED_AT = 4096
 @dataclass(frozen=True, slots=True)
 class Job:
     """A job's inputs. `runs_root` holds the folders of earlier runs, whose rows may be reused (None: only
-    the job's own store may).
+    the job's own store may, and those `beside` it).
 
     `open_store` gives the command's store, made when the first job gets that far; `brief` jobs, one of
     several, say a line instead of a table.
@@ -65,6 +80,7 @@ class Job:
     open_store: Callable[[], Store]
     runs_root: Path | None
     brief: bool = False
+    beside: Sequence[Path] = ()
 
 
 def problem_dims(spec: KernelSpec, config: Config) -> tuple[dict[str, int], str]:
@@ -94,18 +110,10 @@ def run(job: Job, out: Console, say_once: Callable[[str], None], facts: dict[str
     Raises ConfigError, SetupError and StorageError; what was measured before that is in the store.
     """
     config = job.config
-    spec = kernel.load(config.kernel, job.kernel_path)
-    for warning in option_warnings(normalize_options(spec.options)):
-        say_once(f"warning: {spec.name}: {warning}")
-    if spec.trip is not None and config.measure.objective != "time":
-        raise ConfigError(
-            f"measure.objective = {config.measure.objective}: {spec.name} is timed from host to host, and the"
-            " energy of a launch says nothing of that",
-            hint="write measure.objective=time, or leave out the kernel's trip",
-        )
+    spec = loaded_kernel(job, say_once)
     dims, shape = problem_dims(spec, config)
     if config.dry_run:
-        return _plan(spec, dims, shape, target(config.backend.target), out)
+        return show_plan(spec, dims, shape, target(config.backend.target), out)
     # What is wrong with the sizes is told before any device is opened.
     problem = resolve(spec, dims, spec.default_point, seed=config.seed)
     began = time.monotonic()
@@ -120,30 +128,50 @@ def run(job: Job, out: Console, say_once: Callable[[str], None], facts: dict[str
             evaluator=evaluator,
             protocol=config.measure.conditions(),
         )
-        facts.update(_facts(study))
-        recorder = Recorder(job.open_store(), study, resume=config.resume, runs_root=job.runs_root)
+        facts.update(facts_of(study))
+        recorder = Recorder(
+            job.open_store(), study, resume=config.resume, runs_root=job.runs_root, beside=job.beside
+        )
         with closing(recorder):
             facts["statuses"] = recorder.counts
             try:
-                absent = why_not_emulable(spec) or why_not_predictable(spec)
-                if evaluator.backend == "emulator" and absent:
-                    raise NoValidConfiguration(absent)
-                space = feasible_space(spec, dims, evaluator.target)
-                require_whole_launches(spec, space, dims, evaluator.target)
+                space = space_of(study)
                 if not job.brief:
                     _announce(study, space, out)
                 tally = _search(job, study, space, recorder, out)
-                confirmation = _confirm(job, study, space, tally, recorder, out)
-            except NoValidConfiguration as error:
-                failure = TrialFailed(Status.INFEASIBLE, Stage.SPACE, str(error))
-                failure.__cause__ = error
-                return _nothing(study, recorder, failure, out)
-            except TrialFailed as failure:
-                return _nothing(study, recorder, failure, out)
+                confirmation = confirm_best(job, study, space, tally, recorder, out)
+            except (NoValidConfiguration, TrialFailed) as error:
+                return tell_nothing(study, recorder, error, out)
     facts["seconds"] = tally.seconds
     facts["confirmation"] = next((one.confirmation for one in confirmation.confirmed), None)
-    _show(job, study, space, tally, confirmation, time.monotonic() - began, out)
+    show_result(job, study, space, tally, confirmation, time.monotonic() - began, out)
     return 0 if tally.valid else NoValidConfiguration.exit_code
+
+
+def loaded_kernel(job: Job, say_once: Callable[[str], None]) -> KernelSpec:
+    """The job's kernel, after a word on its compiler options. Raises ConfigError."""
+    config = job.config
+    spec = kernel.load(config.kernel, job.kernel_path)
+    for warning in option_warnings(normalize_options(spec.options)):
+        say_once(f"warning: {spec.name}: {warning}")
+    if spec.trip is not None and config.measure.objective != "time":
+        raise ConfigError(
+            f"measure.objective = {config.measure.objective}: {spec.name} is timed from host to host, and the"
+            " energy of a launch says nothing of that",
+            hint="write measure.objective=time, or leave out the kernel's trip",
+        )
+    return spec
+
+
+def space_of(study: Study) -> Space:
+    """What the study's search chooses among. Raises NoValidConfiguration where there is nothing, and ConfigError."""
+    spec, world = study.spec, study.evaluator
+    absent = why_not_emulable(spec) or why_not_predictable(spec)
+    if world.backend == "emulator" and absent:
+        raise NoValidConfiguration(absent)
+    space = feasible_space(spec, study.dims, world.target)
+    require_whole_launches(spec, space, study.dims, world.target)
+    return space
 
 
 def feasible_space(spec: KernelSpec, dims: Mapping[str, int], limits: Target) -> Space:
@@ -184,7 +212,7 @@ def _search(job: Job, study: Study, space: Space, recorder: Recorder, out: Conso
         return tune(
             study,
             space,
-            lambda: _strategy(config, study, space),
+            lambda: strategy_for(config, study, space),
             recorder,
             progress,
             budget=budget,
@@ -195,30 +223,47 @@ def _search(job: Job, study: Study, space: Space, recorder: Recorder, out: Conso
         )
 
 
-def _strategy(config: Config, study: Study, space: Space) -> Strategy:
+def strategy_for(
+    config: Config,
+    study: Study,
+    space: Space,
+    beside: Sequence[tuple[Mapping[str, int], npt.NDArray[np.float64]]] = (),
+) -> Strategy:
+    """The configured search of `space`; `beside` are times of it that this command measured at other sizes."""
     objectives = 2 if config.measure.objective == "both" else 1
-    from sweeper.cli.estimates import estimates
+    from sweeper.cli.estimates import Known, estimates
 
-    search, spec = config.search, study.spec
+    search, spec, world = config.search, study.spec, study.evaluator
     known = (
-        estimates(
-            spec, space, study.dims, study.evaluator.target, study.evaluator.identity, search.learn_from or ()
-        )
+        estimates(spec, space, study.dims, world.target, world.identity, search.learn_from or (), beside)
         if search.name == "guided"
-        else []
+        else Known()
     )
-    strategy = make(search.name, space, search.seed, search.options, objectives=objectives, estimates=known)
+    strategy = make(
+        search.name,
+        space,
+        search.seed,
+        search.options,
+        objectives=objectives,
+        estimates=known.static,
+        measured=known.measured,
+    )
     default = space.row(spec.default_point) if search.default_first else None
     return strategy if default is None else DefaultFirst(strategy, default)
 
 
-def _confirm(
+def confirm_best(
     job: Job, study: Study, space: Space, tally: Tally, recorder: Recorder, out: Console
 ) -> Confirmation:
+    """What the best of the search come to once more, as the job asks for it."""
     measure = job.config.measure
     if job.config.fail_fast and any(trial.status is not Status.OK for trial in tally.trials):
         return Confirmation()
-    with out.status("timing the finalists in turns") if out.is_terminal else contextlib.nullcontext():
+    with (
+        out.status("confirming: the finalists are timed in turns")
+        if out.is_terminal
+        else contextlib.nullcontext()
+    ):
         return confirm(
             study,
             space,
@@ -230,8 +275,14 @@ def _confirm(
         )
 
 
-def _nothing(study: Study, recorder: Recorder, failure: TrialFailed, out: Console) -> int:
+def tell_nothing(
+    study: Study, recorder: Recorder, error: NoValidConfiguration | TrialFailed, out: Console
+) -> int:
     """The end of a job that could ask nothing: one row says why, however often it is tried."""
+    failure = error
+    if isinstance(failure, NoValidConfiguration):
+        failure = TrialFailed(Status.INFEASIBLE, Stage.SPACE, str(error))
+        failure.__cause__ = error
     params = study.spec.default_point.params
     told = recorder.find(params, Role.CANDIDATE)
     if told is not None and (told.status, told.reason) == (failure.status, failure.reason):
@@ -272,7 +323,7 @@ def _title(study: Study) -> str:
     return f"{spec.name} {study.shape}" + (f" ({spec.dtype.name})" if spec.dtype.name != _USUAL_DTYPE else "")
 
 
-def _facts(study: Study) -> dict[str, Any]:
+def facts_of(study: Study) -> dict[str, Any]:
     """What a reader needs to judge or repeat the job, beside the configuration."""
     world = study.evaluator
     return {
@@ -297,7 +348,7 @@ def _announce(study: Study, space: Space, out: Console) -> None:
     )
 
 
-def _plan(spec: KernelSpec, dims: Mapping[str, int], shape: str, limits: Target, out: Console) -> int:
+def show_plan(spec: KernelSpec, dims: Mapping[str, int], shape: str, limits: Target, out: Console) -> int:
     """What would be searched, and the static model's favourites; nothing is built or run."""
     space = feasible_space(spec, dims, limits)
     require_whole_launches(spec, space, dims, limits)
@@ -316,7 +367,7 @@ def _plan(spec: KernelSpec, dims: Mapping[str, int], shape: str, limits: Target,
     return 0
 
 
-def _show(
+def show_result(
     job: Job,
     study: Study,
     space: Space,
@@ -325,19 +376,20 @@ def _show(
     seconds: float,
     out: Console,
 ) -> None:
+    """Say what the search of one study came to."""
     from sweeper.cli.front import show_front
-    from sweeper.cli.verdicts import left_out, winner_line
+    from sweeper.cli.verdicts import left_out
     from sweeper.table import frame
     from sweeper.table.ranking import failure_lines
     from sweeper.table.standings import winner_of
 
     title = f"{_title(study)}: " if job.brief else ""
     if not job.brief and tally.valid:
-        out.print(terminal.results_table(frame(tally.trials)))
+        out.print(terminal.results_table(frame(tally.trials), out.width))
     winner = winner_of(confirmation.confirmed)
     out.print(title + terminal.summary_sentence(tally, len(space), seconds, best=winner is None))
-    if winner is not None:
-        out.print(f"  {winner_line(winner)}")
+    for line in _how_sure(job, tally, confirmation, winner):
+        out.print(f"  {line}")
     if study.objective == "both" and tally.valid and not job.brief:
         show_front(frame(tally.trials), out)
     for line in left_out(confirmation):
@@ -354,3 +406,13 @@ def _show(
     log = next((log for t in tally.trials if (log := t.details.get("log"))), None)
     if log:
         out.print(f"  all that the compiler said of the first build error: {log}")
+
+
+def _how_sure(job: Job, tally: Tally, confirmation: Confirmation, winner: Standing | None) -> list[str]:
+    """Who is best by what was timed in turns, or how much one search alone says."""
+    from sweeper.cli.verdicts import ties_line, winner_line
+
+    if winner is not None:
+        return list(filter(None, (winner_line(winner), ties_line(confirmation.confirmed))))
+    sure = None if job.brief else terminal.certainty(tally)
+    return [sure] if sure else []

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Sequence
 
 from sweeper.cli.terminal import format_ms
-from sweeper.model import Point
+from sweeper.model import Confirmed, Point, Role
 from sweeper.statistics import Verdict
-from sweeper.table.standings import Comparison, Standing
+from sweeper.table.standings import Comparison, Standing, standings
 from sweeper.tune import Confirmation
 
-__all__ = ["comparison_text", "left_out", "winner_line"]
+__all__ = ["comparison_text", "left_out", "ties_line", "winner_line"]
 
 
 def winner_line(winner: Standing) -> str:
@@ -42,6 +43,19 @@ def comparison_text(comparison: Comparison, other: str) -> str:
     )
     word = "faster" if faster else "slower"
     return f"{_percent(middle - 1)} % {word} than {other} ({_percent(low - 1)} to {_percent(high - 1)} %)"
+
+
+def ties_line(confirmed: Sequence[Confirmed]) -> str | None:
+    """Which finalists are not told from the winner, which then is the simplest of them; None where all are."""
+    tied = [
+        Point.of(dict(each.confirmed.params))
+        for each in standings(confirmed)
+        if each.confirmed.role is Role.CANDIDATE and not each.is_winner and each.to_winner is not None
+        if each.to_winner.verdict in (Verdict.SAME, Verdict.UNSURE)
+    ]
+    if not tied:
+        return None
+    return f"not told from it, and no simpler: {'; '.join(map(str, tied))}"
 
 
 def left_out(confirmation: Confirmation) -> list[str]:

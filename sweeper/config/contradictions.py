@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sweeper.config.schema import BackendConfig, MeasureConfig, SearchConfig
+from sweeper.cluster.settings import why_no_engine
+from sweeper.config.schema import BackendConfig, MeasureConfig, PlanConfig, SearchConfig, ShapeConfig
 from sweeper.device.clocks import why_no_clock
 from sweeper.errors import did_you_mean
 from sweeper.search import REGISTRY, why_not_several
@@ -14,6 +15,8 @@ from sweeper.table.objective import OBJECTIVES
 
 __all__ = ["contradictions"]
 
+_STORES = ("sqlite", "postgresql")
+_PLANS = ("text", "json")
 _MOST_FINALISTS = 64
 # Two-sided 95 % for five comparisons at once takes 8 signs that agree: 5 · 2 / 2⁸ < 0.05.
 _LEAST_BLOCKS = 8
@@ -47,9 +50,15 @@ def contradictions(values: Mapping[str, Any]) -> list[str]:
         problems.extend(_wrong_measures(measure))
         problems.extend(_wrong_finals(measure))
         problems.extend(_wrong_objective(measure, search))
+    shape = values.get("shape")
+    if values.get("shapes") and isinstance(shape, ShapeConfig) and (shape.name or shape.sizes):
+        problems.append("shape and shapes are both given: write one of them")
+    problems.extend(_wrong_store(values.get("store", "sqlite")))
+    problems.extend(_wrong_plan(values.get("plan")))
     backend = values.get("backend")
     if isinstance(backend, BackendConfig):
         problems.extend(_wrong_devices(backend.devices))
+        problems.extend(why_no_engine(values.get("engine"), backend.device, backend.devices))
     return problems
 
 
@@ -129,6 +138,26 @@ def _wrong_finals(measure: MeasureConfig) -> list[str]:
         )
     if not 0 < measure.least_effect < 1:
         problems.append(f"measure.least_effect = {measure.least_effect}: between 0 and 1; 0.01 is 1 %")
+    return problems
+
+
+def _wrong_store(store: Any) -> list[str]:
+    if store in _STORES:
+        return []
+    # Not shown: it may be an address, and its password with it.
+    return [
+        f"store is none of {', '.join(_STORES)}: the address of a server goes into SWEEPER_STORE_URL, not here"
+    ]
+
+
+def _wrong_plan(plan: Any) -> list[str]:
+    if not isinstance(plan, PlanConfig):
+        return []
+    problems = []
+    if plan.form not in (None, *_PLANS):
+        problems.append(f"plan.form = {plan.form!r} is none of {', '.join(_PLANS)}: write plan=true or plan=json")
+    if plan.devices is not None and plan.devices < 1:
+        problems.append(f"plan.devices = {plan.devices}: at least 1, or null for one job after another")
     return problems
 
 

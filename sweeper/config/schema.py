@@ -9,9 +9,19 @@ from typing import Any
 
 from sweeper.backend.base import MeasureProtocol
 from sweeper.benchmark import BenchmarkConfig
+from sweeper.cluster.settings import EngineConfig
 from sweeper.lessons import Pitfall
 
-__all__ = ["BackendConfig", "BuildConfig", "Config", "MeasureConfig", "SearchConfig", "ShapeConfig"]
+__all__ = [
+    "BackendConfig",
+    "BuildConfig",
+    "Config",
+    "EngineConfig",
+    "MeasureConfig",
+    "PlanConfig",
+    "SearchConfig",
+    "ShapeConfig",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,21 +118,42 @@ class BuildConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class PlanConfig:
+    """What `plan=true` prints instead of running anything: `form` is `text` or `json` (None: it runs).
+
+    `rates` are results whose seconds a configuration are taken beside those of earlier runs; `devices` GPUs share the
+    jobs (None: the jobs run one after another).
+    """
+
+    form: str | None = None
+    rates: tuple[str, ...] | None = None
+    devices: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
-    """A whole run's configuration, checked. `kernel` is the description's node, checked by `kernel.load`."""
+    """A whole run's configuration, checked. `kernel` is the description's node, checked by `kernel.load`.
+
+    `shapes` are the names of several problems that share the search's budget, in place of `shape`, and how much each
+    counts. `store` says where rows go: a file in the results folder, or the server that the environment names.
+    """
 
     kernel: Mapping[str, Any]
     shape: ShapeConfig
+    shapes: Mapping[str, float] | None = None
     search: SearchConfig = SearchConfig()
     measure: MeasureConfig = MeasureConfig()
     backend: BackendConfig = BackendConfig()
+    engine: EngineConfig = field(default_factory=EngineConfig)
     build: BuildConfig = BuildConfig()
     baseline: tuple[str, ...] = ()
     results_dir: str | None = None
+    store: str = "sqlite"
     resume: bool = True
     seed: int = 42
     fail_fast: bool = False
     dry_run: bool = False
+    plan: PlanConfig = PlanConfig()
     report: str | None = None
     pitfalls: tuple[Pitfall, ...] = ()
     benchmark: BenchmarkConfig | None = None

@@ -13,6 +13,7 @@ from typing import Any
 
 from sweeper.config.contradictions import contradictions
 from sweeper.config.schema import Config, ShapeConfig
+from sweeper.config.shapes import weighted_shapes
 from sweeper.config.typed import typed_value
 from sweeper.errors import ConfigError, did_you_mean
 from sweeper.lessons import why_no_report
@@ -28,7 +29,11 @@ def validate(node: Mapping[str, Any]) -> Config:
     problems = [f"unknown key {k!r}{_nearest(str(k), known, params)}" for k in node if k not in known]
     if not isinstance(kernel, Mapping):
         problems.append(f"kernel = {kernel!r} is not a kernel's description")
-    values: dict[str, Any] = {"kernel": kernel, "shape": _shape(node.get("shape"), kernel, problems)}
+    values: dict[str, Any] = {
+        "kernel": kernel,
+        "shape": _shape(node.get("shape"), kernel, problems),
+        "shapes": weighted_shapes(node.get("shapes"), problems),
+    }
     for f in dataclasses.fields(Config):
         if f.name in node and f.name not in values:
             values[f.name] = typed_value(

@@ -13,6 +13,7 @@ __all__ = ["REPORTS", "Pitfall", "why_no_report"]
 REPORTS: Mapping[str, str] = {
     "course": "kernels in the order of their source files' numbers, each with what it gains over the one before",
     "pitfalls": "pairs of one kernel's configurations, with and without a mistake",
+    "roofline": "the best of each kernel and shape by arithmetic intensity, with what bounds it",
 }
 
 

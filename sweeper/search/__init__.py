@@ -42,13 +42,22 @@ def _guided(
     options: Mapping[str, Any],
     objectives: int,
     estimates: Sequence[npt.NDArray[np.float64]] = (),
+    measured: Sequence[npt.NDArray[np.float64]] = (),
 ) -> Strategy:
     if objectives > 1:
         # There is no one speed to model: the best that there is for a front goes on.
         return _optuna("tpe")(space, seed, options, objectives)
     from sweeper.search.guided import Guided
 
-    return Guided(space, seed, options, objectives, estimates=estimates)
+    if not measured:
+        return Guided(space, seed, options, objectives, estimates=estimates)
+    from sweeper.search.base import Number, checked_options
+    from sweeper.search.transfer import FIRST, Transfer
+
+    # What was measured elsewhere has the first word, in place of favourites and random points.
+    first = checked_options("guided", options, {"startup": Number(FIRST)})["startup"]
+    guided = Guided(space, seed, {"startup": 1}, objectives, estimates=[*measured, *estimates])
+    return Transfer(guided, space, measured, first)
 
 
 def _optuna(sampler: str) -> Factory:
@@ -92,11 +101,13 @@ def make(
     *,
     objectives: int = 1,
     estimates: Sequence[npt.NDArray[np.float64]] = (),
+    measured: Sequence[npt.NDArray[np.float64]] = (),
 ) -> Strategy:
     """The strategy called `name` over `space`, told of so many values a row.
 
     `estimates` are times by row of the space, in any unit and NaN where nothing is known, the most trusted first:
-    what a search that is guided by such begins with. The others do without.
+    what a search that is guided by such begins with. `measured` are such times from other shapes, precision classes
+    or GPUs, the nearest conditions first, which it believes more. The others do without.
 
     Raises ConfigError for an unknown name, a wrong option or more values than it can serve, SetupError where a
     package is missing.
@@ -109,7 +120,7 @@ def make(
     if objectives > 1 and (why_not := why_not_several(name)):
         raise ConfigError(why_not)
     if name == "guided":
-        return _guided(space, seed, options or {}, objectives, estimates)
+        return _guided(space, seed, options or {}, objectives, estimates, measured)
     return REGISTRY[name](space, seed, options or {}, objectives)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sweeper.search.base import Strategy, Told
+from sweeper.search.gain import expected_gain
 
 __all__ = ["DefaultFirst"]
 
@@ -34,6 +35,10 @@ class DefaultFirst:
 
     def tell(self, row: int, value: Told) -> None:
         self._strategy.tell(row, value)
+
+    def expected_gain(self) -> float | None:
+        """What the strategy expects to gain."""
+        return expected_gain(self._strategy)
 
     def has_taken(self, row: int) -> bool:
         return (self._begun and row == self._row) or self._strategy.has_taken(row)

@@ -14,7 +14,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from sweeper.errors import TrialFailed
 from sweeper.model import Point, Role, Stage, Status, Trial
@@ -24,8 +24,9 @@ from sweeper.table.objective import objective_value
 from sweeper.table.row import time_ms
 from sweeper.tune.asked import STOPPED, Asked
 from sweeper.tune.study import Study
+from sweeper.worker.ticket import Ticket
 
-__all__ = ["BEGUN_IN_VAIN", "Attempts", "Listener", "Recorder", "Tally", "tune"]
+__all__ = ["BEGUN_IN_VAIN", "Attempts", "Listener", "Recorder", "StudySearch", "Tally", "tune"]
 
 # A failure that the same configuration would meet again; any other may have been the machine's. One that
 # the space ruled out is asked again only because constraints, which are no part of the context, changed.
@@ -61,6 +62,13 @@ class Listener(Protocol):
     """Hears of every finished trial; shows progress."""
 
     def finished(self, trial: Trial, *, reused: bool) -> None: ...
+
+
+@runtime_checkable
+class Watcher(Protocol):
+    """A listener that wants to know what is waited for, too."""
+
+    def waiting(self, ticket: Ticket | None) -> None: ...
 
 
 @dataclass(slots=True)
@@ -113,53 +121,88 @@ def tune(
     Raises TrialFailed where the problem itself cannot be prepared, StorageError and SetupError; a failed
     configuration is a trial, not an exception.
     """
-    tally = Tally()
-    loop = _Loop(study, recorder, listener, tally, attempts)
-    with tally.timed("total"):
-        loop.run(space, strategy, budget, lookahead, baselines, fail_fast)
-    tally.seconds = {**tally.seconds, **study.evaluator.seconds()}
-    return tally
+    search = StudySearch(
+        study,
+        space,
+        strategy,
+        recorder,
+        listener,
+        lookahead=lookahead,
+        baselines=baselines,
+        fail_fast=fail_fast,
+        attempts=attempts,
+    )
+    search.advance(budget)
+    return search.end()
 
 
-class _Loop:
-    """One run of the loop."""
+class StudySearch:
+    """The search of one study, a part of its budget at a time: what `tune` does, for several that share a device.
+
+    Between two parts the evaluator may serve other problems; before the next one it has to be prepared for this
+    study's again. Arguments are those of `tune`.
+    """
 
     def __init__(
         self,
         study: Study,
+        space: Space,
+        strategy: Callable[[], Strategy],
         recorder: Recorder,
         listener: Listener,
-        tally: Tally,
-        attempts: Attempts | None,
+        *,
+        lookahead: int,
+        baselines: tuple[str, ...] = (),
+        fail_fast: bool = False,
+        attempts: Attempts | None = None,
     ) -> None:
-        self._attempts = attempts
+        self.tally = Tally()
+        self.stopped = False
         self._study = study
+        self._space = space
+        self._make_strategy = strategy
+        self._strategy: Strategy | None = None
         self._recorder = recorder
         self._listener = listener
-        self._tally = tally
+        self._lookahead = lookahead
+        self._baselines = baselines
+        self._fail_fast = fail_fast
+        self._attempts = attempts
 
-    def run(
-        self,
-        space: Space,
-        make_strategy: Callable[[], Strategy],
-        budget: int | None,
-        lookahead: int,
-        baselines: tuple[str, ...],
-        fail_fast: bool,
-    ) -> None:
-        tally, capacity = self._tally, self._study.evaluator.capacity
-        limit = len(space) if budget is None else min(budget, len(space))
-        libraries = [self._start(None, library) for library in baselines]
-        with tally.timed("search"):
-            strategy = make_strategy()
-        ahead = max(lookahead, capacity) if strategy.independent else lookahead
+    def advance(self, budget: int | None) -> None:
+        """Ask until `budget` configurations were asked in all, or every one (None), and wait for what they come to.
+
+        With `fail_fast` it is `stopped` by the first that fails. Raises as `tune` does.
+        """
+        with self.tally.timed("total"):
+            self._advance(len(self._space) if budget is None else min(budget, len(self._space)))
+
+    def end(self) -> Tally:
+        """Finish what earlier runs left half done, and say what the search came to."""
+        with self.tally.timed("total"):
+            if not self.stopped:
+                self._sample_the_best_in_full()
+        self.tally.seconds = {**self.tally.seconds, **self._study.evaluator.seconds()}
+        return self.tally
+
+    def _advance(self, limit: int) -> None:
+        tally, world, libraries = self.tally, self._study.evaluator, list[Asked]()
+        if self._strategy is None:
+            libraries = [self._start(None, library) for library in self._baselines]
+            with tally.timed("search"):
+                self._strategy = self._make_strategy()
+        elif (best_ms := _best_ms(tally)) is not None:
+            # Another problem may have been the evaluator's meanwhile.
+            world.seen(best_ms)
+        strategy = self._strategy
+        ahead = max(self._lookahead, world.capacity) if strategy.independent else self._lookahead
         queue: deque[tuple[int, Asked]] = deque()
-        while True:
+        while not self.stopped:
             room = min(ahead - len(queue), limit - tally.asked)
             with tally.timed("search"):
                 rows = strategy.ask(room) if room > 0 else []
             for row in rows:
-                queue.append((row, self._start(space.point(row))))
+                queue.append((row, self._start(self._space.point(row))))
                 tally.asked += 1
             while libraries:
                 self._settle(libraries.pop(0))
@@ -169,15 +212,13 @@ class _Loop:
             trial = self._settle(asked)
             with tally.timed("search"):
                 strategy.tell(row, objective_value(trial, self._study.objective))
-            if fail_fast and trial.status is not Status.OK:
-                return
-        self._sample_the_best_in_full()
+            self.stopped = self._fail_fast and trial.status is not Status.OK
 
     def _start(self, point: Point | None, library: str | None = None, *, anew: bool = False) -> Asked:
         """Answer from an earlier trial of the same conditions, else begin to build and run."""
         asked = Asked(self._study, point, library)
         if not anew:
-            with self._tally.timed("store"):
+            with self.tally.timed("store"):
                 asked.stored = self._earlier(asked)
         if asked.stored is None:
             asked.failed = self._why_not(asked)
@@ -189,7 +230,7 @@ class _Loop:
         """What keeps `asked` from being run, which is noted as under way otherwise."""
         if asked.point is None or self._attempts is None:
             return None
-        with self._tally.timed("store"):
+        with self.tally.timed("store"):
             vain = self._attempts.begin(asked.params)
         if vain < _MOST_IN_VAIN:
             return None
@@ -211,21 +252,23 @@ class _Loop:
     def _settle(self, asked: Asked) -> Trial:
         """The trial of `asked`, recorded before anybody hears of it."""
         trial = self._record(asked)
-        self._tally.trials.append(trial)
-        self._tally.reused += asked.stored is not None
+        self.tally.trials.append(trial)
+        self.tally.reused += asked.stored is not None
         self._listener.finished(trial, reused=asked.stored is not None)
         return trial
 
     def _record(self, asked: Asked) -> Trial:
         world, trial = self._study.evaluator, asked.stored
         if trial is None:
-            with self._tally.timed("waiting"):
+            if isinstance(self._listener, Watcher):
+                self._listener.waiting(asked.ticket)
+            with self.tally.timed("waiting"):
                 world.ready()
                 asked.wait()
             trial = asked.finish()
         elif trial.status is Status.OK and asked.point is not None and trial.timing is not None:
             world.seen(time_ms(trial) or math.inf)
-        with self._tally.timed("store"):
+        with self.tally.timed("store"):
             return self._recorder.add(trial)
 
     def _sample_the_best_in_full(self) -> None:
@@ -233,7 +276,7 @@ class _Loop:
 
         Each once: what is stopped again is beside a better one that the evaluator knows and this search does not.
         """
-        trials, again = self._tally.trials, set[int]()
+        trials, again = self.tally.trials, set[int]()
         while True:
             timed = [(ms, i) for i, t in enumerate(trials) if (ms := _candidate_ms(t)) is not None]
             place = min(timed)[1] if timed else None
@@ -241,6 +284,10 @@ class _Loop:
                 return
             again.add(place)
             trials[place] = self._record(self._start(trials[place].point, anew=True))
+
+
+def _best_ms(tally: Tally) -> float | None:
+    return min((ms for trial in tally.trials if (ms := _candidate_ms(trial)) is not None), default=None)
 
 
 def _candidate_ms(trial: Trial) -> float | None:
