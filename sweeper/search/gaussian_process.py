@@ -138,11 +138,13 @@ class Posterior:
 
         A target of NaN is not known yet: it is taken to be what the earlier observations predict.
         """
-        residuals = np.zeros(len(targets))
         known = ~np.isnan(targets)
-        for i, target in enumerate(targets):
-            if known[i]:
-                residuals[i] = (target - self._factor[i, :i] @ residuals[:i]) / self._factor[i, i]
+        if known.all():
+            residuals = self._inverse @ targets
+        else:
+            residuals = np.zeros(len(targets))
+            for i in np.flatnonzero(known).tolist():
+                residuals[i] = (targets[i] - self._factor[i, :i] @ residuals[:i]) / self._factor[i, i]
         mean = residuals.astype(np.float32) @ self._whitened[: len(targets)]
         return mean.astype(np.float64), float(np.mean(residuals[known] ** 2))
 

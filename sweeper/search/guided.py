@@ -1,8 +1,8 @@
 """Search guided by what is known: estimates from elsewhere first, then two models of the enumerated space in turns.
 
 Every feasible point is a candidate. The first configurations are the best by each of the given estimates (the
-static model's, or times of a neighbouring shape, precision or GPU), or random ones where there is none. From then
-on a Gaussian process of the relative speed, best time / time, chooses the point that may be fastest. Of the speed,
+static model's, or times of a neighbouring shape, precision or GPU), and points far from each other. From then on a
+Gaussian process of the relative speed, best time / time, chooses the point that may be fastest. Of the speed,
 not of the time or its logarithm: slow points differ by large factors that teach nothing of fast ones, and a failed
 one simply has speed 0. Two of them take turns, since a search that believes one model stays in its traps: one that
 believes in rough, strongly interacting parameters, and one in smooth, nearly additive ones. Estimates are further
@@ -19,9 +19,11 @@ import numpy as np
 import numpy.typing as npt
 
 from sweeper.search.base import Number, SpaceStrategy, checked_options
+from sweeper.search.gain import expected_improvement
 from sweeper.search.gaussian_process import Posterior
 from sweeper.search.random import Shuffle
 from sweeper.search.relevance import Beliefs, Groups, Relevance, fitted_relevance
+from sweeper.search.spread import Spread
 from sweeper.space import Space
 
 __all__ = ["Guided", "estimate_levels"]
@@ -32,11 +34,13 @@ Estimate = npt.NDArray[np.float64]
 _BELIEFS = (Beliefs(length=0.6, logit=1.0), Beliefs(length=1.5, logit=0.0))
 _OPTIMISM = 2.0
 """Standard deviations above the expected speed that a point is hoped to have."""
-_REFIT_GROWTH = 1.3
+_REFIT_GROWTH = 1.15
 _MAX_FITTED = 100
 _MAX_OBSERVED = 400
 _MAX_CANDIDATES = 20_000
 _MAX_KEPT = 4096
+_ALL_KEPT = 200
+"""Up to so many observations every candidate is kept in sight."""
 _DRAWN = 8_000
 _CENTRES = 30
 _ESTIMATE_LEVELS = 16
@@ -45,8 +49,8 @@ _ESTIMATE_LEVELS = 16
 class Guided(SpaceStrategy):
     """The search described above.
 
-    Its first configurations are `startup` random ones; with `estimates` the best by each of them, in turns and half
-    as many each, and random ones for the rest: an estimate may be wrong.
+    Its first configurations are `startup` that are far from each other; with `estimates` the best by each of them,
+    in turns and half as many each, and distant ones for the rest: an estimate may be wrong.
     """
 
     def __init__(
@@ -66,6 +70,7 @@ class Guided(SpaceStrategy):
                 raise ValueError(f"estimates of {estimate.shape} rows for a space of {len(space)}")
         self._rng = np.random.default_rng([seed, 2])
         self._shuffle = Shuffle(len(space), np.random.default_rng(seed))
+        self._spread: Spread | None = Spread(space, np.random.default_rng([seed, 3]))
         self._first = _favourites(estimates, math.ceil(self._options["startup"] / 2))
         self._views = _views(space, estimates)
         self._groups = Groups([int(v.max()) + 1 for v, _ in self._views], [o for _, o in self._views])
@@ -107,8 +112,15 @@ class Guided(SpaceStrategy):
             known < min(2, self._options["startup"])
             or len(self._values) + len(self._pending) < self._options["startup"]
         ):
-            return self._shuffle.draw_unless(self._taken)
+            distant = None if self._spread is None else self._spread.draw_unless(self._taken)
+            return self._shuffle.draw_unless(self._taken) if distant is None else distant
+        self._spread = None
         return None
+
+    def _take(self, row: int) -> None:
+        super()._take(row)
+        if self._spread is not None:
+            self._spread.add(row)
 
     def _promising(self) -> int:
         """The unseen candidate that may be fastest, the first of equals."""
@@ -123,6 +135,24 @@ class Guided(SpaceStrategy):
         if math.isinf(hoped[chosen]):
             return self._shuffle.draw_unless(self._taken)
         return int(self._candidates[chosen])
+
+    def expected_gain(self) -> float | None:
+        """What the speed of the most promising unseen point is expected to gain on the best, relative to it.
+
+        By whichever model hopes for more; None before there is one, 0 where nothing is left to be asked.
+        """
+        if not self._posteriors:
+            return None
+        targets = self._targets(self._observed)
+        told = [self._speed(row) for row in self._observed if row in self._values]
+        best, scale = float(np.nanmax(targets)), float(np.std(told)) or 1.0
+        open_ = ~self._taken[self._candidates]
+        gains = [0.0]
+        for posterior in self._posteriors if open_.any() else ():
+            mean, variance = posterior.mean(targets)
+            deviation = np.sqrt(posterior.variance * max(variance, 1e-6))
+            gains.append(scale * expected_improvement(mean[open_] - best, deviation[open_]))
+        return max(gains)
 
     def _hoped(self, posterior: Posterior) -> npt.NDArray[np.float64]:
         """The speed that each candidate may have, in deviations from the mean."""
@@ -141,7 +171,7 @@ class Guided(SpaceStrategy):
         self._observed = [*_thinned(told, _MAX_OBSERVED), *sorted(self._pending)]
         self._candidates = self._chosen(told)
         self._condition()
-        if len(self._candidates) > _MAX_KEPT:
+        if len(self._candidates) > _MAX_KEPT and len(self._values) > _ALL_KEPT:
             # Until the next time only what either model thinks well of can come to be chosen.
             hoped = [self._hoped(posterior) for posterior in self._posteriors]
             best = [np.argpartition(-each, _MAX_KEPT // 2)[: _MAX_KEPT // 2] for each in hoped]
@@ -149,7 +179,7 @@ class Guided(SpaceStrategy):
             self._candidates = self._candidates[kept]
             for posterior in self._posteriors:
                 posterior.restrict(kept)
-        self._refit_at = math.ceil(_REFIT_GROWTH * len(self._values))
+        self._refit_at = math.ceil(_REFIT_GROWTH * max(1, len(self._values)))
 
     def _condition(self) -> None:
         """Both posteriors over the candidates after what was observed."""
