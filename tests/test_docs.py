@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import os
 import re
 import runpy
 import shlex
@@ -33,6 +34,15 @@ CONF = ROOT / "conf"
 README = ROOT / "README.md"
 KERNELS, RESULTS, SWEEPS = (DOCS / f"{name}.md" for name in ("kernels", "results", "sweeps"))
 PAGES = (README, ROOT / "CHANGELOG.md", *sorted(DOCS.glob("*.md")))
+TEXTS = (
+    *PAGES,
+    ROOT / "SECURITY.md",
+    *(
+        page
+        for folder in ("kernels", "results", "tests/recorded")
+        for page in sorted((ROOT / folder).rglob("*.md"))
+    ),
+)
 EXAMPLES = sorted((DOCS / "examples").glob("*/*.yaml"))
 SAXPY = DOCS / "examples" / "saxpy" / "saxpy.yaml"
 
@@ -94,7 +104,8 @@ def in_backticks(text: str) -> list[str]:
 
 
 def commands(block: Block) -> list[list[str]]:
-    lines = [shlex.split(line, comments=True) for line in block.text.splitlines()]
+    typed = (line for line in block.text.splitlines() if line.startswith("python "))
+    lines = [shlex.split(line, comments=True) for line in typed]
     return [line[3:] for line in lines if line[:3] == ["python", "-m", "sweeper"]]
 
 
@@ -129,6 +140,69 @@ def test_the_commands_of_a_page_run(
         assert not ended.value.code, f"{shlex.join(command)}\n{captured.out}{captured.err}"
 
 
+SHOWN = [
+    (b.page, b.line, command)
+    for page in PAGES
+    for b in blocks(page)
+    if b.language == "text"
+    for command in commands(b)
+    # Jobs in processes of their own have tests of their own.
+    if "hydra/launcher=joblib" not in command
+]
+
+
+@pytest.mark.parametrize(
+    ("page", "line", "command"), SHOWN, ids=[f"{page}:{line}" for page, line, _ in SHOWN]
+)
+def test_the_commands_that_take_long_or_a_gpu_compose(
+    page: str, line: int, command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of a page's `text` blocks are looked at and not run; a benchmark is composed only."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "h200").symlink_to(ROOT / "results" / "h200")
+    look = ["--cfg", "job"] if "experiment=search_benchmark" in command else ["dry_run=true"]
+    assert main([*command, *look]) == 0
+
+
+BESIDE = sorted(
+    {
+        (line[2], word.partition("=")[0])
+        for page in PAGES
+        for b in blocks(page)
+        if b.language in ("sh", "text")
+        for line in (
+            shlex.split(text, comments=True) for text in b.text.splitlines() if text.startswith("python -m ")
+        )
+        if line[2].startswith("sweeper.")
+        for word in line[3:]
+        if word.startswith("--")
+    }
+)
+
+
+@pytest.mark.parametrize(("program", "option"), BESIDE)
+def test_the_options_of_the_programs_beside_the_main_one_are_theirs(
+    program: str, option: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if option == "--config-dir" and program == "sweeper.check":
+        return  # of the main program, whose words it takes as they are
+    assert option in help_of(program, monkeypatch, capsys)
+
+
+HELP: dict[str, str] = {}
+
+
+def help_of(program: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
+    if program not in HELP:
+        monkeypatch.setattr(sys, "argv", [program, "--help"])
+        with pytest.raises(SystemExit) as ended:
+            runpy.run_module(program, run_name="__main__")
+        assert not ended.value.code
+        HELP[program] = capsys.readouterr().out
+    return HELP[program]
+
+
 def test_the_readme_and_every_guide_have_commands() -> None:
     assert {b.page for b in SHELL} >= {"README.md", "kernels.md", "sweeps.md"}
 
@@ -153,21 +227,27 @@ def test_every_shipped_kernel_and_shape_can_be_looked_at(
 
 
 def anchors(page: Path) -> set[str]:
-    """The anchors that a page's headings have."""
-    found: set[str] = set()
-    for heading in re.findall(r"^#+ (.*)$", prose(page.read_text(encoding="utf-8")), re.MULTILINE):
-        slug = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
-        found.add(slug if slug not in found else f"{slug}-1")
-    return found
+    """The anchors that a page's headings have: none where two headings share it, for its names differ by program."""
+    headings = re.findall(r"^#+ (.*)$", prose(page.read_text(encoding="utf-8")), re.MULTILINE)
+    slugs = [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings]
+    return {slug for slug in slugs if slugs.count(slug) == 1}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def links(page: Path) -> list[str]:
+    """Where the links and pictures of a page lead, without those to other sites."""
+    text = re.sub(r"`[^`\n]*`", "", prose(page.read_text(encoding="utf-8")))
+    found = re.findall(r"\]\(([^)]*)\)|\b(?:src|href|srcset)=\"([^\"]*)\"", text)
+    targets = (inline or of_html for inline, of_html in found)
+    return [target for target in targets if not target.startswith(("http://", "https://"))]
+
+
+@pytest.mark.parametrize("page", TEXTS, ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_links_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)\s]+)\)", prose(page.read_text(encoding="utf-8"))):
-        if target.startswith(("http://", "https://")):
-            continue
+    """To a file or folder of the repository, by its exact name, and to a heading that is there."""
+    for target in links(page):
         path, _, anchor = target.partition("#")
-        file = (page.parent / path) if path else page
+        file = Path(os.path.normpath(page.parent / path)) if path else page
+        assert file.is_relative_to(ROOT), f"{page.name}: {target}"
         assert file.exists(), f"{page.name}: {target}"
         assert not anchor or anchor in anchors(file), f"{page.name}: {target}"
 
@@ -201,6 +281,12 @@ def shipped(name: str) -> dict[str, Any]:
 def test_the_readmes_kernel_is_the_examples() -> None:
     (block,) = (b for b in blocks(README) if b.language == "yaml")
     assert block.text == SAXPY.read_text(encoding="utf-8")
+
+
+def test_what_the_readme_shows_of_a_terminal_was_recorded() -> None:
+    recorded = (DOCS / "examples" / "terminal.txt").read_text(encoding="utf-8").splitlines()
+    shown = [line for b in blocks(README) if b.language == "text" for line in b.text.splitlines()]
+    assert [line for line in shown if line.strip() != "…" and line not in recorded] == []
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
@@ -352,7 +438,7 @@ def test_a_results_folder_is_as_documented(
 
     (record,) = yaml.safe_load((tmp_path / "run.json").read_text(encoding="utf-8"))["runs"]
     keys = {key for row in table(RESULTS, "run.json", "`command`") for key in in_backticks(row[0])}
-    assert keys - set(record) == {"error"}
+    assert keys - set(record) == {"error", "reproduces"}
     assert set(record) <= keys
 
     monkeypatch.chdir(tmp_path)

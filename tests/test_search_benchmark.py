@@ -19,6 +19,7 @@ from sweeper.benchmark.figures import expected_random, score, summarise
 from sweeper.benchmark.kernel_tuner import simulate
 from sweeper.benchmark.recorded_space import RecordedSpace, load_space, space_from
 from sweeper.benchmark.replayed import Replayed, replay_rows, replay_search
+from sweeper.benchmark.report import table
 from sweeper.benchmark.run import benchmark, find_spaces
 from sweeper.cli.app import main
 from sweeper.errors import ConfigError, StorageError
@@ -172,6 +173,26 @@ def test_the_experiment_writes_a_table_a_csv_and_charts(
     assert {line["seeds"] for line in lines} == {"3"}
     last = [line for line in lines if line["evaluations"] == "30"]
     assert float(last[0]["seconds"]) == pytest.approx(45.0)
+
+
+def test_a_space_of_a_few_points_has_its_end_for_a_checkpoint(tmp_path: Path) -> None:
+    write_compact(tmp_path / "few.csv.gz", rows()[:4])
+    config = BenchmarkConfig(spaces=(f"{tmp_path}/few.csv.gz",), strategies=("guided",), seeds=2, workers=1)
+    (curves,) = benchmark(config, print)
+    assert table(curves).splitlines()[0] == "| few | @4 | score | s to @4 |"
+
+
+def test_a_dry_run_says_what_would_be_searched_and_searches_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_compact(tmp_path / "valley.csv.gz", rows())
+    code = main([
+        "experiment=search_benchmark", f"benchmark.spaces=[{tmp_path}/valley.csv.gz]", "dry_run=true",
+        "benchmark.strategies=[guided]", f"results_dir={tmp_path}/out",
+    ])  # fmt: skip
+    assert code == 0
+    assert "30 seeds of guided, 200 evaluations each" in capsys.readouterr().out
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_strategy_of_kernel_tuners_runs_by_its_own_simulation(valley: RecordedSpace) -> None:

@@ -38,7 +38,7 @@ def write_report(folder: Path, spaces: Sequence[Sequence[Curves]], config: Bench
 def table(curves: Sequence[Curves]) -> str:
     """One space as a Markdown table, the best score first: median and 10th percentile at each checkpoint."""
     count = curves[0].runs.shape[1]
-    points = [at for at in CHECKPOINTS if at <= count]
+    points = [at for at in CHECKPOINTS if at <= count] or [count]
     lines = [
         f"| {curves[0].space} | {' | '.join(f'@{at}' for at in points)} | score | s to @{points[-1]} |",
         f"|---|{'---|' * len(points)}---|---|",

@@ -16,15 +16,22 @@ if TYPE_CHECKING:
 __all__ = ["run_benchmark"]
 
 
-def run_benchmark(config: BenchmarkConfig, folder: Path, out: Console) -> int:
+def run_benchmark(config: BenchmarkConfig, folder: Path, out: Console, *, dry: bool = False) -> int:
     """Run it, show each space's table as soon as it is there, and write the report into `folder`.
 
-    Gives 0, or 1 where no strategy came to an end on any space. Raises ConfigError and StorageError.
+    `dry` says what would be searched and does nothing. Gives 0, or 1 where no strategy came to an end on any space.
+    Raises ConfigError and StorageError.
     """
 
     def say(text: str) -> None:
         out.print(text, markup=False)
 
+    if dry:
+        say(
+            f"{config.seeds} seeds of {', '.join(config.strategies)}, {config.evaluations} evaluations each, on"
+            f" {', '.join(config.spaces)}"
+        )
+        return 0
     spaces = []
     for curves in benchmark(config, say):
         if curves:

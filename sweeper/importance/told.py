@@ -7,6 +7,7 @@ from itertools import islice
 
 from sweeper.expressions import Value
 from sweeper.importance.model import Importance, Level, Neighbour, Outcome, Parameter, Share
+from sweeper.model import TimeSource
 
 __all__ = ["told"]
 
@@ -81,14 +82,16 @@ def _neighbours(found: Importance) -> list[str]:
         for one in found.neighbours
     ]
     summary = found.robustness
-    counts = f"{summary.failed} failed, {summary.not_measured} not measured"
+    # A prediction is no measurement, and a replayed time was one.
+    known = found.time_source if found.time_source == TimeSource.PREDICTED else TimeSource.MEASURED
+    counts = f"{summary.failed} failed, {summary.not_measured} not {known}"
     if summary.median is not None and summary.worst is not None:
         end = (
-            f"{summary.measured} measured: {summary.median:.3f} × in the median, {summary.worst:.3f} × at worst,"
+            f"{summary.measured} {known}: {summary.median:.3f} × in the median, {summary.worst:.3f} × at worst,"
             f" {summary.within} within 5 %; {counts}"
         )
     else:
-        end = f"none measured; {counts}"
+        end = f"none {known}; {counts}"
     value = "energy" if found.unit == "J" else "time"
     return [f"The best with one parameter changed, {value} ÷ its own", *_indented([*_columns(rows), end])]
 
