@@ -2,7 +2,7 @@
 PYTHON ?= $(if $(wildcard .venv/bin/python),.venv/bin/python,python3)
 JOBS ?= 2
 
-.PHONY: check lint types test coverage test-gpu faults faults-gpu bench
+.PHONY: check lint types test coverage test-gpu faults faults-gpu scale-test slurm-test docs bench
 
 check: lint types coverage
 
@@ -28,6 +28,14 @@ faults:
 faults-gpu:
 	$(PYTHON) tests/faults/covered.py gpu | xargs -d '\n' $(PYTHON) -m pytest
 	$(PYTHON) bench/bench_faults.py
+
+# What a cluster loses is done again, and nothing twice: 200 points with ten kills, whole commands, two nodes, SLURM.
+# Needs the extra `ray`; the part on SLURM needs root and Debian's slurm-wlm and munge.
+scale-test:
+	SWEEPER_SCALE_POINTS=200 SWEEPER_SCALE_KILLS=10 $(PYTHON) -m pytest tests/test_ray.py tests/slurm/test_ray_on_slurm.py
+
+docs:
+	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict
 
 test-gpu:
 	$(PYTHON) -m pytest tests/gpu

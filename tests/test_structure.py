@@ -16,8 +16,8 @@ LAYERS = (
     "device", "kernel", "space",
     "problem", "resources", "statistics", "wire", "record", "sqlite_file", "recording", "process", "emulation", "build",
     "backend", "worker", "cluster", "search", "benchmark", "portfolio", "store", "table", "provenance",
-    "results", "importance", "lessons", "config", "evaluate", "tune", "plan", "cli", "check", "profile", "doctor", "dispatch",
-    "report", "compare", "reproduce", "export", "collect", "api", "__main__",
+    "results", "importance", "lessons", "config", "evaluate", "tune", "plan", "cli", "check", "profile", "doctor",
+    "dispatch", "report", "compare", "reproduce", "export", "collect", "api", "__main__",
 )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from sweeper.build.cache import BuildCache
 from sweeper.build.cubin import CUBIN_NAME, LOG_NAME
 from sweeper.build.elf import CubinError, KernelImage, choose_kernel, read_kernels
+from sweeper.build.manifest import Recipe
 from sweeper.build.messages import first_error, spill_bytes
 from sweeper.build.source import TranslationUnit
 from sweeper.errors import SetupError, StorageError, TrialFailed
@@ -54,8 +55,12 @@ class CubinBuilder(ABC):
         """Raise SetupError, before any build, where the compiler cannot compile for `arch`."""
 
     @abstractmethod
+    def recipe(self, arch: str) -> Recipe:
+        """What a build's name in the cache depends on beside the unit."""
+
     def key(self, unit: TranslationUnit, arch: str) -> str:
         """The build's name in the cache."""
+        return self.recipe(arch).key(unit.digest)
 
     @abstractmethod
     def _request(self, unit: TranslationUnit, arch: str, folder: Path) -> Message:

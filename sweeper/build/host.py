@@ -9,7 +9,8 @@ import signal
 import subprocess
 from pathlib import Path
 
-from sweeper.build.cache import BuildCache, build_key
+from sweeper.build.cache import BuildCache
+from sweeper.build.manifest import Recipe
 from sweeper.build.source import TranslationUnit
 from sweeper.emulation import (
     Compilation,
@@ -71,16 +72,20 @@ class HostBuilder:
     def warm(self, count: int) -> None:
         """Nothing is made ready: a compiler is a process a build."""
 
-    def key(self, unit: TranslationUnit, arch: str) -> str:
-        """The build's name in the cache: beside the unit it knows our headers and this machine's CPU."""
+    def recipe(self, arch: str) -> Recipe:
+        """What a build's name depends on: beside the unit it knows our headers and this machine's CPU."""
         cpu = "any" if self.portable else cpu_identity()
-        return build_key(
-            unit.digest,
-            kind=self.kind,
-            arch=str(_cuda_arch(arch)),
-            compiler=" ".join((*self.compiler.command, self.identity())),
-            flags=(headers_digest(), cpu, compile_digest()),
+        return Recipe(
+            self.kind,
+            str(_cuda_arch(arch)),
+            " ".join((*self.compiler.command, self.identity())),
+            self.identity(),
+            (headers_digest(), cpu, compile_digest()),
         )
+
+    def key(self, unit: TranslationUnit, arch: str) -> str:
+        """The build's name in the cache."""
+        return self.recipe(arch).key(unit.digest)
 
     def build(self, unit: TranslationUnit, *, arch: str, deadline_s: float) -> Build:
         """The module of `unit` for a GPU of `arch`, from the cache where it is there.

@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 from sweeper.build.cache import BuildCache
-from sweeper.build.pool import Builder
+from sweeper.build.pool import CachedBuilder
 from sweeper.errors import ConfigError, did_you_mean
 
 __all__ = ["make_builder"]
@@ -14,7 +14,7 @@ __all__ = ["make_builder"]
 _BY_BACKEND = {"cuda": ("nvcc", "nvrtc"), "emulator": ("host",)}
 
 
-def make_builder(backend: str, compiler: str, *, cache: bool) -> Builder:
+def make_builder(backend: str, compiler: str, *, cache: bool) -> CachedBuilder:
     """A builder for `backend`; `compiler` is `auto` or one of those that can build for it.
 
     Without `cache`, builds are kept for the life of this process only. Raises ConfigError for a compiler

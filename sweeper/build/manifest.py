@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from sweeper.model import Build, digest
 
-__all__ = ["build_key", "read_manifest", "write_manifest"]
+__all__ = ["Recipe", "build_key", "read_manifest", "write_manifest"]
 
 _NAME = "manifest.json"
 _FORMAT = 1
@@ -23,6 +23,26 @@ def build_key(unit_digest: str, *, kind: str, arch: str, compiler: str, flags: t
     adds to the unit's own options.
     """
     return digest([_FORMAT, unit_digest, kind, arch, compiler, flags], length=40)
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """All that a build's name depends on but the unit: equal recipes make equal code of equal units.
+
+    Two machines with one recipe may therefore build for each other. `identity` is the compiler's name for people.
+    """
+
+    kind: str
+    arch: str
+    compiler: str
+    identity: str
+    flags: tuple[str, ...] = ()
+
+    def key(self, unit_digest: str) -> str:
+        """The name of the unit's build, as `build_key` has it."""
+        return build_key(
+            unit_digest, kind=self.kind, arch=self.arch, compiler=self.compiler, flags=self.flags
+        )
 
 
 def write_manifest(build: Build, content: bytes, folder: Path) -> None:

@@ -8,9 +8,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar
 
-from sweeper.build.cache import BuildCache, build_key
+from sweeper.build.cache import BuildCache
 from sweeper.build.cubin import CompileRequest
 from sweeper.build.cubin_builder import CubinBuilder
+from sweeper.build.manifest import Recipe
 from sweeper.build.source import TranslationUnit, cuda_text
 from sweeper.build.toolkit import Nvcc, check_arch, find_nvcc
 
@@ -45,16 +46,11 @@ class NvccBuilder(CubinBuilder):
         """Raise SetupError, before any build, where nvcc cannot compile for `arch`."""
         check_arch(self.nvcc, arch)
 
-    def key(self, unit: TranslationUnit, arch: str) -> str:
-        """The build's name in the cache. Flags that nvcc takes from the environment count."""
+    def recipe(self, arch: str) -> Recipe:
+        """What a build's name depends on. Flags that nvcc takes from the environment count."""
         inherited = tuple(f"{name}={os.environ[name]}" for name in _FLAG_VARIABLES if os.environ.get(name))
-        return build_key(
-            unit.digest,
-            kind=self.kind,
-            arch=arch,
-            compiler=self.identity(),
-            flags=(*_OWN_OPTIONS, *inherited),
-        )
+        identity = self.identity()
+        return Recipe(self.kind, arch, identity, identity, (*_OWN_OPTIONS, *inherited))
 
     def _request(self, unit: TranslationUnit, arch: str, folder: Path) -> dict[str, Any]:
         defines = (f"-D{name}={value}" for name, value in unit.defines)

@@ -14,8 +14,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from sweeper.build.cache import BuildCache, build_key
+from sweeper.build.cache import BuildCache
 from sweeper.build.cubin_builder import CubinBuilder
+from sweeper.build.manifest import Recipe
 from sweeper.build.nvrtc_child import Compilation
 from sweeper.build.nvrtc_headers import STANDARD_HEADERS
 from sweeper.build.source import TranslationUnit
@@ -70,16 +71,12 @@ class NvrtcBuilder(CubinBuilder):
         """Raise SetupError, before any build, where NVRTC cannot compile for `arch`."""
         check_arch(self.nvrtc, arch)
 
-    def key(self, unit: TranslationUnit, arch: str) -> str:
-        """The build's name in the cache: the headers' version and flags from the environment count."""
+    def recipe(self, arch: str) -> Recipe:
+        """What a build's name depends on: the headers' version and flags from the environment count."""
         inherited = tuple(f"{name}={os.environ[name]}" for name in _FLAG_VARIABLES if os.environ.get(name))
-        return build_key(
-            unit.digest,
-            kind=self.kind,
-            arch=arch,
-            compiler=self.identity(),
-            flags=(*_OWN_OPTIONS, self.headers.version, self._standard_digest, *inherited),
-        )
+        flags = (*_OWN_OPTIONS, self.headers.version, self._standard_digest, *inherited)
+        identity = self.identity()
+        return Recipe(self.kind, arch, identity, identity, flags)
 
     def _request(self, unit: TranslationUnit, arch: str, folder: Path) -> dict[str, Any]:
         request = Compilation(

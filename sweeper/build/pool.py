@@ -6,10 +6,12 @@ import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol, Self
 
+from sweeper.build.cache import BuildCache
+from sweeper.build.manifest import Recipe
 from sweeper.build.source import TranslationUnit
 from sweeper.model import Build
 
-__all__ = ["BuildPool", "Builder"]
+__all__ = ["BuildPool", "Builder", "CachedBuilder"]
 
 
 class Builder(Protocol):
@@ -36,6 +38,17 @@ class Builder(Protocol):
 
     def close(self) -> None:
         """End builds that are running."""
+        ...
+
+
+class CachedBuilder(Builder, Protocol):
+    """A builder that answers from a cache, under names that its recipe and the unit make up."""
+
+    @property
+    def cache(self) -> BuildCache: ...
+
+    def recipe(self, arch: str) -> Recipe:
+        """What the builds' names depend on beside the unit."""
         ...
 
 

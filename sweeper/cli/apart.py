@@ -73,9 +73,14 @@ def _run_apart(node: DictConfig) -> None:
     )
     for path in arguments.config_dirs:
         jobs.find_kernels(path)
+    put_back = False
     try:
         jobs.run(node)
+    except SystemExit:
+        # Its time was up, or its node taken away, and it is queued once more: that is no end.
+        put_back = True
+        raise
     finally:
         jobs.close_store()
-        for record in jobs.records:
+        for record in () if put_back else jobs.records:
             write_record(record, folder)

@@ -106,6 +106,11 @@ def _run(arguments: Arguments, given: Sequence[str], jobs: Jobs | None = None) -
         # Hydra prints and ends for itself, except under a debugger or a coverage tracer.
         print(f"error: {error}", file=sys.stderr)  # noqa: T201
         jobs.stopped(1)
+    except SweeperError as error:
+        if not launches(arguments.hydra):
+            raise
+        print(f"error: {error}", file=sys.stderr)  # noqa: T201
+        jobs.ended(error.exit_code)
     except KeyboardInterrupt:
         print("interrupted; what was measured is kept", file=sys.stderr)  # noqa: T201
         jobs.ended(INTERRUPTED)

@@ -268,6 +268,8 @@ def gpus_named(overrides: Iterable[str]) -> int:
             return 0
         if key == "plan.form" and value != "null":
             return 0
+        if key in ("engine", "engine.name") and value != "local":
+            return 0
         if key == "backend.devices":
             count = max(1, len(re.findall(r"\d+", value)))
     return count

@@ -218,7 +218,7 @@ class Jobs:
         if config.benchmark is not None:
             from sweeper.cli.search_benchmark import run_benchmark
 
-            return run_benchmark(config.benchmark, self._arguments.folder, self._out)
+            return run_benchmark(config.benchmark, self._arguments.folder, self._out, dry=config.dry_run)
         job = session.Job(
             config,
             self._kernel_path(),
@@ -234,10 +234,11 @@ class Jobs:
             return together.run(job, self._arguments.config_dirs, self._out, self._say_once, facts)
         return session.run(job, self._out, self._say_once, facts)
 
-    def _open_store(self, kind: str) -> Store:
+    def _open_store(self, kind: str, *, gathers: bool = False) -> Store:
         """The command's one store. Raises ConfigError where another job's is of another kind."""
         if self._store is None:
-            self._store, self._kind = open_store(kind, self._arguments.folder), kind
+            carried = self._apart or gathers
+            self._store, self._kind = open_store(kind, self._arguments.folder, carried=carried), kind
             for note in self._store.notes:
                 self._say_once(note)
             shared = self._store.path is None
@@ -317,7 +318,7 @@ class Jobs:
         stores = [folder / STORE_FILE for folder, _ in records]
         command = ["python", "-m", "sweeper", *self._given]
         kinds = [str(record.config["store"]) for _, record in records if "store" in record.config]
-        into = self._open_store(kinds[0] if kinds else self._kind)
+        into = self._open_store(kinds[0] if kinds else self._kind, gathers=True)
         # What went to a server is there already.
         merge([path for path in stores if path.is_file()], into, command)
         known = {record.number: record for _, record in records}

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from sweeper.cli.scratch import on_a_disk
 from sweeper.model import Confirmed, Role, Trial
 from sweeper.record import encode
 from sweeper.store import Store
@@ -14,19 +15,19 @@ from sweeper.store import Store
 __all__ = ["merge"]
 
 
-def merge(stores: Iterable[Path], into: Store, command: Sequence[str]) -> None:
+def merge(stores: Iterable[Path], into: Store, command: Sequence[str] | None = None) -> None:
     """Add what `stores` hold to `into`, in their order; nothing that it holds already, and nothing is taken away.
 
-    Trials of one study are numbered on. Runs are those of `command`, as it was typed. Done twice it changes
+    Trials of one study are numbered on. Runs are those of `command`, as it was typed, if given. Done twice it changes
     nothing more. Raises StorageError.
     """
     known = _Numbers(into.trials())
     for path in stores:
-        with Store(path) as store:
+        with on_a_disk(path) as file, Store(file) as store:
             into.add_all([named for trial in store.trials() if (named := known.numbered(trial)) is not None])
             _add_confirmed(store, into)
             for run in store.runs():
-                into.add_run({**run, "command": list(command)})
+                into.add_run(run if command is None else {**run, "command": list(command)})
 
 
 def _add_confirmed(store: Store, into: Store) -> None:

@@ -66,6 +66,13 @@ class Past:
         found = [replace(rate, source=_EARLIER) for one in self._answering for rate in rates_of(one)]
         return found + [rate for one in self._named for rate in rates_of(one)]
 
+    def rates_on(self, limits: Target) -> list[Rate]:
+        """Those of a GPU of the same product, and those that name none."""
+        same = {
+            name: not name or limits.name in _names(name) for name in {rate.device for rate in self.rates}
+        }
+        return [rate for rate in self.rates if same[rate.device]]
+
     def stored(self, spec: KernelSpec, dims: Mapping[str, int], config: Config, space: Space) -> Stored:
         """The rows that would answer for this study on a device, with a driver and a compiler, that have rows of it.
 
@@ -86,7 +93,9 @@ class Past:
                 (table["kernel"] == spec.name) & (table["backend"] == backend) & (table["dims"] == told)
             ]
             columns = ["device", "driver", "compiler"]
-            for device, driver, compiler in rows[columns].drop_duplicates().fillna("").itertuples(index=False):
+            for device, driver, compiler in (
+                rows[columns].drop_duplicates().fillna("").itertuples(index=False)
+            ):
                 seen.add((str(device), str(driver), str(compiler)))
         source = TimeSource.MEASURED if backend == "cuda" else TimeSource.PREDICTED
         for device, driver, compiler in sorted(seen):
@@ -120,10 +129,14 @@ class Past:
         return Stored(len(points), frozenset(libraries), confirmed)
 
 
-def _targets(device: str, named: str) -> list[Target]:
-    """What the GPU called `device` may have been taken for."""
+def _names(device: str) -> list[str]:
+    return [limits.name for limits in _targets(device)]
+
+
+def _targets(*names: str) -> list[Target]:
+    """The targets of these names, of products or as a driver says them; each once."""
     found: dict[str, Target] = {}
-    for name in (device, named):
+    for name in names:
         try:
             limits = target(name)
         except SweeperError:
@@ -148,4 +161,3 @@ def _readable(paths: Sequence[Path]) -> Iterator[Results]:
             yield from read_results([path])
         except SweeperError as error:
             _log.debug("%s is not used: %s", path, error)
-

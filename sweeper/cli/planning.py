@@ -49,7 +49,9 @@ def aside(arguments: Arguments) -> Iterator[Arguments]:
         kept = [
             word
             for word in arguments.hydra
-            if not word.lstrip("+").startswith(("hydra.run.", "hydra.sweep.", "hydra/launcher", "hydra.launcher"))
+            if not word.lstrip("+").startswith(
+                ("hydra.run.", "hydra.sweep.", "hydra/launcher", "hydra.launcher")
+            )
         ]
         if launches(arguments.hydra):
             kept.append("hydra/launcher=basic")
@@ -72,6 +74,7 @@ class Plans(Jobs):
         """Nothing is written, so no folder is needed."""
 
     def _job(self, config: Config, facts: dict[str, Any]) -> int:
+        del facts
         if self._arguments.plan is None:
             raise AssertionError("only a plan comes here")
         if config.plan.devices is not None:
@@ -97,7 +100,7 @@ class Plans(Jobs):
             works = _works(job, past, self._arguments.config_dirs, self._say_once)
         except NoValidConfiguration as error:
             return estimated(replace(planned, error=f"no valid configuration: {error.message}"))
-        return estimated(replace(planned, works=works), past.rates)
+        return estimated(replace(planned, works=works), past.rates_on(target(config.backend.target)))
 
     def close(self) -> int:
         """Print the plan, and give the command's exit code."""

@@ -14,7 +14,7 @@ from sweeper.build.options import normalize_options, option_warnings
 from sweeper.cli import terminal
 from sweeper.cli.beside import transfer_line
 from sweeper.cli.recorder import Recorder
-from sweeper.config import Config
+from sweeper.config import NEIGHBOURS, Config
 from sweeper.device import Target, target
 from sweeper.errors import ConfigError, ExpressionError, NoValidConfiguration, TrialFailed
 from sweeper.evaluate import make_evaluator
@@ -212,7 +212,7 @@ def _search(job: Job, study: Study, space: Space, recorder: Recorder, out: Conso
         return tune(
             study,
             space,
-            lambda: strategy_for(config, study, space),
+            lambda: strategy_for(config, study, space, _neighbours(job, study, space)),
             recorder,
             progress,
             budget=budget,
@@ -221,6 +221,18 @@ def _search(job: Job, study: Study, space: Space, recorder: Recorder, out: Conso
             fail_fast=config.fail_fast,
             attempts=recorder,
         )
+
+
+def _neighbours(
+    job: Job, study: Study, space: Space
+) -> list[tuple[Mapping[str, int], npt.NDArray[np.float64]]]:
+    """What the command's jobs have measured of this kernel at other sizes, where the search asks for it."""
+    search = job.config.search
+    if search.name != "guided" or NEIGHBOURS not in (search.learn_from or ()):
+        return []
+    from sweeper.cli.neighbours import neighbours
+
+    return neighbours(study, space, job.open_store(), job.beside)
 
 
 def strategy_for(
@@ -234,8 +246,9 @@ def strategy_for(
     from sweeper.cli.estimates import Known, estimates
 
     search, spec, world = config.search, study.spec, study.evaluator
+    tables = [path for path in search.learn_from or () if path != NEIGHBOURS]
     known = (
-        estimates(spec, space, study.dims, world.target, world.identity, search.learn_from or (), beside)
+        estimates(spec, space, study.dims, world.target, world.identity, tables, beside)
         if search.name == "guided"
         else Known()
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sweeper.config.schema import (
+    NEIGHBOURS,
     BackendConfig,
     BuildConfig,
     Config,
@@ -15,6 +16,7 @@ from sweeper.config.schema import (
 from sweeper.config.validation import validate
 
 __all__ = [
+    "NEIGHBOURS",
     "BackendConfig",
     "BuildConfig",
     "Config",

@@ -155,7 +155,9 @@ def _wrong_plan(plan: Any) -> list[str]:
         return []
     problems = []
     if plan.form not in (None, *_PLANS):
-        problems.append(f"plan.form = {plan.form!r} is none of {', '.join(_PLANS)}: write plan=true or plan=json")
+        problems.append(
+            f"plan.form = {plan.form!r} is none of {', '.join(_PLANS)}: write plan=true or plan=json"
+        )
     if plan.devices is not None and plan.devices < 1:
         problems.append(f"plan.devices = {plan.devices}: at least 1, or null for one job after another")
     return problems

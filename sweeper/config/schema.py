@@ -13,6 +13,7 @@ from sweeper.cluster.settings import EngineConfig
 from sweeper.lessons import Pitfall
 
 __all__ = [
+    "NEIGHBOURS",
     "BackendConfig",
     "BuildConfig",
     "Config",
@@ -22,6 +23,10 @@ __all__ = [
     "SearchConfig",
     "ShapeConfig",
 ]
+
+
+NEIGHBOURS = "neighbours"
+"""The word in `search.learn_from` for what the command itself has measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +45,8 @@ class SearchConfig:
     by side; it changes what a model-guided sampler knows, so it does not follow the machine's size.
     A search whose order no result changes (grid, random) is asked as far ahead as the machine can use.
     With `default_first` the kernel's default configuration is asked before all others. `learn_from` are tables
-    of other shapes, precision classes or GPUs that a guided search begins with.
+    of other shapes, precision classes or GPUs that a guided search begins with; the word `neighbours` among them stands
+    for what the command itself has measured of the kernel at other sizes.
     """
 
     name: str = "guided"

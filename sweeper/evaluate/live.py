@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sweeper.backend.base import Finalist, Outcome, Rounds, Turns
 from sweeper.build.make import make_builder
@@ -19,12 +19,17 @@ from sweeper.device.clocks import ClockLock
 from sweeper.errors import SetupError, TrialFailed
 from sweeper.model import Build, KernelSpec, Point, Stage, Status, TimeSource
 from sweeper.resources.geometry import launch_of, why_not_launchable
+from sweeper.worker.base import Worker
 from sweeper.worker.finals import FinalsTicket
 from sweeper.worker.group import DeviceGroup
 from sweeper.worker.kinds import common_identity, common_target
 from sweeper.worker.lane import Problem
 from sweeper.worker.pool import DeviceWorker
 from sweeper.worker.ticket import Ticket
+
+if TYPE_CHECKING:
+    from sweeper.cluster.engine import RayEngine
+    from sweeper.cluster.worker import ActorSettings
 
 __all__ = ["LiveEvaluator", "why_pruned"]
 
@@ -33,7 +38,8 @@ class LiveEvaluator:
     """Builds in a pool of compilers and runs in worker processes, on GPUs or in the emulator.
 
     Every device serves the one search; `devices` holds their indices. `problem` (kernel, sizes, seed) is one
-    to `prepare` at once, while the compiler is still looked for. Raises SetupError where a device or the
+    to `prepare` at once, while the compiler is still looked for. With an `engine` devices and builds are those of its
+    cluster, which is left at the end. Raises SetupError where a device or the
     compiler cannot be used, and for GPUs of different kinds unless the configuration allows them: times of
     different products do not compare.
     """
@@ -46,23 +52,28 @@ class LiveEvaluator:
         *,
         devices: Sequence[int] = (0,),
         problem: Problem | None = None,
+        engine: RayEngine | None = None,
     ) -> None:
         self.backend = backend
         self.time_source = TimeSource.MEASURED if backend == "cuda" else TimeSource.PREDICTED
         build = config.build
-        workers = build.workers or os.cpu_count() or 1
-        self.capacity = 2 * workers + len(devices)
+        workers = engine.slots if engine else build.workers or os.cpu_count() or 1
+        self.capacity = 2 * workers + (engine.count if engine else len(devices))
+        self._engine = engine
         self._problem: tuple[KernelSpec, Mapping[str, int]] | None = None
         with ThreadPoolExecutor(1, thread_name_prefix="finding") as thread, contextlib.ExitStack() as undo:
-            finding = thread.submit(_find_builder, backend, build, workers)
+            if engine is not None:
+                undo.callback(engine.close)
+            finding = thread.submit(_find_builder, backend, build, workers, engine)
             undo.callback(_close_found, finding)
             # Devices are opened by the calling thread, which an interrupt reaches.
-            self._group = _open_devices(backend, config, devices, say)
+            self._group = _open_devices(backend, config, devices, say, engine)
             undo.callback(self._group.close)
             self.devices: Sequence[DeviceIdentity] = self._group.identities
             self.target = common_target(self._group.targets, self.devices, mixed=config.backend.mixed_devices)
             self.identity = common_identity(self.devices)
-            self._clocks = _held_clocks(backend, config, self.devices)
+            # On nodes of a cluster their own workers hold them.
+            self._clocks = None if engine else _held_clocks(backend, config, self.devices)
             if self._clocks is not None:
                 undo.callback(self._clocks.close)
             if problem is not None:
@@ -143,8 +154,12 @@ class LiveEvaluator:
             try:
                 self._group.close()
             finally:
-                if self._clocks is not None:
-                    self._clocks.close()
+                try:
+                    if self._clocks is not None:
+                        self._clocks.close()
+                finally:
+                    if self._engine is not None:
+                        self._engine.close()
 
 
 def why_pruned(
@@ -170,18 +185,41 @@ def _require_fit(
         raise TrialFailed(Status.INFEASIBLE, Stage.BUILD, why)
 
 
-def _find_builder(backend: str, build: BuildConfig, workers: int) -> Builder:
-    builder = make_builder(backend, build.compiler, cache=build.cache)
+def _find_builder(backend: str, build: BuildConfig, workers: int, engine: RayEngine | None) -> Builder:
+    make = make_builder if engine is None else engine.builder
+    builder = make(backend, build.compiler, cache=build.cache)
     builder.warm(workers)
     return builder
 
 
 def _open_devices(
-    backend: str, config: Config, devices: Sequence[int], say: Callable[[str], object]
+    backend: str,
+    config: Config,
+    devices: Sequence[int],
+    say: Callable[[str], object],
+    engine: RayEngine | None,
 ) -> DeviceGroup:
+    workers = (
+        _workers(backend, config, devices) if engine is None else engine.workers(_actors(backend, config))
+    )
+    return DeviceGroup(workers, config.measure, stop_factor=config.measure.stops_at, say=say)
+
+
+def _actors(backend: str, config: Config) -> ActorSettings:
+    from sweeper.cluster.worker import ActorSettings
+
+    return ActorSettings(
+        backend,
+        config.backend.target,
+        lock_clocks=config.measure.lock_clocks,
+        mixed=config.backend.mixed_devices,
+    )
+
+
+def _workers(backend: str, config: Config, devices: Sequence[int]) -> list[Worker]:
     if not devices:
         raise SetupError("no GPU found", hint="check CUDA_VISIBLE_DEVICES and nvidia-smi")
-    workers = [
+    return [
         DeviceWorker(
             backend,
             device=index,
@@ -190,7 +228,6 @@ def _open_devices(
         )
         for index in devices
     ]
-    return DeviceGroup(workers, config.measure, stop_factor=config.measure.stops_at, say=say)
 
 
 def _held_clocks(backend: str, config: Config, devices: Sequence[DeviceIdentity]) -> ClockLock | None:

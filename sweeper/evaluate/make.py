@@ -8,6 +8,7 @@ from sweeper.config import Config
 from sweeper.device.present import count_gpus, why_no_gpu
 from sweeper.errors import ConfigError, SetupError, did_you_mean
 from sweeper.evaluate.base import Evaluator
+from sweeper.evaluate.energy import ENERGY_HINT, no_energy, require_times
 from sweeper.evaluate.live import LiveEvaluator
 from sweeper.evaluate.replay import ReplayEvaluator
 from sweeper.worker.lane import Problem
@@ -15,11 +16,6 @@ from sweeper.worker.lane import Problem
 __all__ = ["make_evaluator"]
 
 _BACKENDS = ("auto", "cuda", "emulator", "replay")
-_ENERGY_HINT = "run it on a GPU (backend=cuda), replay a table of such a run, or write measure.objective=time"
-
-
-def _no_energy(objective: str, why: str) -> str:
-    return f"measure.objective = {objective} needs a GPU to measure: {why}"
 
 
 def make_evaluator(config: Config, say: Callable[[str], object], problem: Problem | None = None) -> Evaluator:
@@ -32,14 +28,17 @@ def make_evaluator(config: Config, say: Callable[[str], object], problem: Proble
     if name not in _BACKENDS:
         known = ", ".join(_BACKENDS)
         raise ConfigError(f"backend.name = {name!r} is none of {known}{did_you_mean(name, _BACKENDS)}")
+    if config.engine.name == "ray":
+        from sweeper.evaluate.cluster import make_on_cluster
+
+        return make_on_cluster(config, say, problem)
     objective = config.measure.objective
     if name == "replay":
         replay = ReplayEvaluator(config.backend, objective)
         if problem is not None:
             replay.prepare(*problem)
         return replay
-    if name == "emulator" and objective != "time":
-        raise ConfigError(_no_energy(objective, "the emulator has no power supply"), hint=_ENERGY_HINT)
+    require_times(name, objective)
     if name != "auto":
         return LiveEvaluator(name, config, say, devices=_indices(name, config), problem=problem)
     missing = why_no_gpu(ask=False)
@@ -52,7 +51,7 @@ def make_evaluator(config: Config, say: Callable[[str], object], problem: Proble
             if missing is None:
                 raise
     if objective != "time":
-        raise SetupError(_no_energy(objective, missing), hint=_ENERGY_HINT)
+        raise SetupError(no_energy(objective, missing), hint=ENERGY_HINT)
     say(f"{missing}: kernels run in the emulator, times are predicted for {config.backend.target}")
     return LiveEvaluator("emulator", config, say, devices=_indices("emulator", config), problem=problem)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from sweeper.backend.base import Finalist, MeasureProtocol, Rounds, Turns
 from sweeper.device import DeviceIdentity
 from sweeper.errors import TrialFailed
-from sweeper.worker.pool import DeviceWorker
+from sweeper.worker.base import Worker
 
 __all__ = ["FinalsTicket", "turns_of"]
 
@@ -25,7 +25,7 @@ class FinalsTicket:
 
 
 def turns_of(
-    worker: DeviceWorker, finalists: Sequence[Finalist], protocol: MeasureProtocol, rounds: Rounds
+    worker: Worker, finalists: Sequence[Finalist], protocol: MeasureProtocol, rounds: Rounds
 ) -> tuple[Turns, ...]:
     """The turns of all finalists. One that takes the process down is left out, and the others begin again.
 
@@ -55,7 +55,7 @@ def turns_of(
 
 
 def _culprit(
-    worker: DeviceWorker, finalists: Sequence[Finalist], left: Sequence[int], protocol: MeasureProtocol
+    worker: Worker, finalists: Sequence[Finalist], left: Sequence[int], protocol: MeasureProtocol
 ) -> tuple[int, TrialFailed] | None:
     """The first that fails when it is run alone, and how it does."""
     once = replace(protocol, min_samples=1, max_samples=1)

@@ -17,9 +17,9 @@ from sweeper.backend.base import MeasureProtocol, Outcome
 from sweeper.device import DeviceIdentity, Target
 from sweeper.errors import SetupError, TrialFailed
 from sweeper.model import Build, KernelSpec, Stage, Status
+from sweeper.worker.base import Roaming, Worker
 from sweeper.worker.finals import FinalsTicket, turns_of
 from sweeper.worker.lane import Lane, Problem, opened
-from sweeper.worker.pool import DeviceWorker
 from sweeper.worker.ticket import Ticket
 
 __all__ = ["DeviceGroup"]
@@ -37,7 +37,7 @@ class DeviceGroup:
 
     def __init__(
         self,
-        workers: Sequence[DeviceWorker],
+        workers: Sequence[Worker],
         protocol: MeasureProtocol,
         *,
         stop_factor: float | None = None,
@@ -228,26 +228,29 @@ class DeviceGroup:
         except BaseException as error:
             ticket.turns.set_exception(error)
         else:
+            ticket.device = _where(lane)
             ticket.turns.set_result(turns)
         finally:
             lane.busy_s += time.monotonic() - began
 
     def _spent(self, lane: Lane, ticket: Ticket, began: float) -> None:
+        ticket.device = _where(lane)
         ticket.measure_s = time.monotonic() - began
         lane.busy_s += ticket.measure_s
 
-    def _run(self, worker: DeviceWorker, ticket: Ticket) -> Outcome:
+    def _run(self, worker: Worker, ticket: Ticket) -> Outcome:
         if ticket.library is not None:
             return worker.baseline(ticket.library, self._protocol)
-        if ticket.point is None or ticket.build is None:
-            raise AssertionError("a ticket has a point and its build, or a library")
+        if ticket.point is None:
+            raise AssertionError("a ticket has a point, or a library")
         limit = (
             None if self._stop_factor is None or self._best_ms is None else self._stop_factor * self._best_ms
         )
         known = self._protocol.stop_above_ms
         ticket.stop_above_ms = min((ms for ms in (limit, known) if ms is not None), default=None)
         protocol = replace(self._protocol, stop_above_ms=ticket.stop_above_ms)
-        return worker.measure(ticket.point, ticket.build.result(), protocol)
+        build = None if ticket.build is None else ticket.build.result()
+        return worker.measure(ticket.point, build, protocol)
 
     def _learn(self, ticket: Ticket, outcome: Outcome) -> None:
         self.phases_s.update(outcome.phases_s or {})
@@ -277,3 +280,10 @@ class DeviceGroup:
             ticket.outcome.set_exception(TrialFailed(Status.CRASH, Stage.MEASURE, reason))
         else:
             self._queue.insert(0, ticket)
+
+
+def _where(lane: Lane) -> DeviceIdentity:
+    """The device that the lane's worker was on just now."""
+    if isinstance(lane.worker, Roaming):
+        lane.identity = lane.worker.identity
+    return lane.identity

@@ -25,6 +25,12 @@ def common_target(targets: Sequence[Target], devices: Sequence[DeviceIdentity], 
                 f" {limits.cc[0]}.{limits.cc[1]} alone",
                 hint="search on one kind at a time: backend.devices=[…]",
             )
+        if device.driver != first_device.driver and not mixed:
+            raise SetupError(
+                f"device {device.index} runs on driver {device.driver}, device {first_device.index} on"
+                f" {first_device.driver}: their times do not compare",
+                hint="search on one driver at a time, or set backend.mixed_devices=true",
+            )
         kind, first_kind = (device.name, device.memory_bytes), (first_device.name, first_device.memory_bytes)
         if kind != first_kind and not mixed:
             raise SetupError(

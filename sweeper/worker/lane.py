@@ -12,7 +12,7 @@ from typing import TypeVar
 from sweeper.device import DeviceIdentity, Target
 from sweeper.errors import SetupError
 from sweeper.model import KernelSpec
-from sweeper.worker.pool import DeviceWorker
+from sweeper.worker.base import Worker
 
 __all__ = ["Lane", "Problem", "opened"]
 
@@ -26,7 +26,7 @@ Problem = tuple[KernelSpec, Mapping[str, int], int]
 class Lane:
     """One device: its worker, its thread, and how long it has been at work."""
 
-    worker: DeviceWorker
+    worker: Worker
     target: Target
     identity: DeviceIdentity
     thread: threading.Thread | None = None
@@ -41,7 +41,7 @@ class Lane:
         return not self.lost and self.prepared.done() and self.prepared.exception() is None
 
 
-def opened(workers: Sequence[DeviceWorker]) -> list[Lane]:
+def opened(workers: Sequence[Worker]) -> list[Lane]:
     """A lane for each worker, its device known; opened it is with the first problem.
 
     Where one cannot be had, all are closed again.
@@ -55,7 +55,7 @@ def opened(workers: Sequence[DeviceWorker]) -> list[Lane]:
         raise
 
 
-def _side_by_side(function: Callable[[T], R], items: Sequence[T], workers: Sequence[DeviceWorker]) -> list[R]:
+def _side_by_side(function: Callable[[T], R], items: Sequence[T], workers: Sequence[Worker]) -> list[R]:
     """`function` of every item, at once; an interrupt ends `workers`, which it would otherwise wait for."""
     if len(items) == 1:
         return [function(items[0])]

@@ -33,6 +33,7 @@ from sweeper.problem import InputsAhead, Problem, resolve
 from sweeper.process import StopServing
 from sweeper.resources.geometry import launch_of
 from sweeper.wire import from_wire, to_wire
+from sweeper.worker.replies import error_message, failure_message
 
 __all__ = ["Operations"]
 
@@ -178,9 +179,8 @@ def _log(message: Message) -> None:
 
 
 def _failed(failure: TrialFailed) -> Message:
-    described = {"status": failure.status, "stage": failure.stage, "reason": failure.reason}
-    return {"ok": False, "failed": to_wire({**described, "details": failure.details})}
+    return {"ok": False, "failed": failure_message(failure)}
 
 
 def _error(kind: str, message: str, hint: str | None) -> Message:
-    return {"ok": False, "error": {"type": kind, "message": message, "hint": hint}}
+    return {"ok": False, "error": error_message(kind, message, hint)}

@@ -10,15 +10,15 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
-from sweeper import errors
 from sweeper.backend.base import Finalist, MeasureProtocol, Outcome, Rounds, Turns
 from sweeper.device import DeviceIdentity, Target
 from sweeper.errors import SetupError, SweeperError, TrialFailed, WorkerError
-from sweeper.model import Build, Check, KernelSpec, Launch, Point, Stage, Status
+from sweeper.model import Build, KernelSpec, Point, Stage, Status
 from sweeper.problem import Problem, resolve
 from sweeper.process import ChildDied, ChildError, ChildTimeout, ChildUnkillable
 from sweeper.wire import from_wire, to_wire
 from sweeper.worker.deadlines import Deadlines
+from sweeper.worker.replies import error_of, failure_of
 from sweeper.worker.spare import WORKER_MODULE, take_spare, worker_child
 
 __all__ = ["Deadlines", "DeviceWorker"]
@@ -28,11 +28,6 @@ Message = dict[str, Any]
 _MOST_STARTS = 5
 _MOST_START_TIMEOUTS = 2
 _SHOWN_OUTPUT = 4000
-_ERRORS = {
-    name: kind
-    for name, kind in vars(errors).items()
-    if isinstance(kind, type) and issubclass(kind, SweeperError) and kind is not TrialFailed
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +119,12 @@ class DeviceWorker:
         self._call(message, self._deadlines.prepare(problem), Stage.LOAD)
         self._preparation = _Preparation(message, spec, problem)
 
-    def measure(self, point: Point, build: Build, protocol: MeasureProtocol) -> Outcome:
-        """Verify and time one configuration.
+    def canary(self) -> None:
+        """Prove the device on a small kernel, where its backend has one. Raises as `prepare` does."""
+        self._call({"op": "canary"}, self._deadlines.open_s, Stage.LOAD)
+
+    def measure(self, point: Point, build: Build | None, protocol: MeasureProtocol) -> Outcome:
+        """Verify and time one configuration, which takes a build.
 
         Raises TrialFailed with what went wrong, a time-out and a crash of the worker included; the next
         call finds a new worker in the same state. Raises SetupError where the device is unusable.
@@ -277,15 +276,13 @@ class DeviceWorker:
     def _raise(self, reply: Message) -> NoReturn:
         """Raise what the reply says went wrong."""
         if "failed" in reply:
-            failure = _failure(reply["failed"])
+            failure = failure_of(reply["failed"])
             if failure.details.get("sticky"):
                 self._child.kill()
                 output = _shown_output(self._child.output)
                 failure.details |= {"output": output, "restarts": self.restarts}
             raise failure
-        error = reply["error"]
-        kind = _ERRORS.get(error["type"], WorkerError)
-        raise kind(error["message"], hint=error["hint"])
+        raise error_of(reply["error"])
 
     def _crash(self, error: ChildDied, stage: Stage) -> TrialFailed:
         details = {
@@ -307,15 +304,6 @@ class DeviceWorker:
 def _plain(protocol: MeasureProtocol) -> Message:
     """Only the protocol's own fields: a configuration may carry more."""
     return {f.name: getattr(protocol, f.name) for f in fields(MeasureProtocol)}
-
-
-def _failure(data: Message) -> TrialFailed:
-    details = from_wire(dict[str, Any], data["details"])
-    if "check" in details:
-        details["check"] = from_wire(Check, data["details"]["check"])
-    if "launch" in details:
-        details["launch"] = from_wire(Launch, data["details"]["launch"])
-    return TrialFailed(Status(data["status"]), Stage(data["stage"]), data["reason"], details=details)
 
 
 def _last_words(output: str) -> str:

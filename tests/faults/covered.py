@@ -50,6 +50,11 @@ FAULTS: dict[str, tuple[str, ...]] = {
         "test_backend_cuda.py::a_lost_context_is_a_crash_and_sticky",
         "test_backend_cuda.py::a_device_that_computes_wrongly_fails_the_canary",
     ),
+    "a process or a node of a cluster that is lost": (
+        "test_cluster.py::an_actor_that_was_started_again_prepares_before_it_measures",
+        "test_cluster.py::a_dead_node_that_nobody_has_noticed_yet_costs_no_row",
+        "test_ray.py::a_search_loses_no_point_and_does_none_twice_whatever_is_killed",
+    ),
     "a launch beyond a limit": (
         "test_backend_cuda.py::a_broken_limit_is_named_before_anything_is_launched",
         "test_pool.py::a_refused_launch_leaves_the_worker_as_it_is",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,17 +58,8 @@ class HandedJob:
             job_dir_key="hydra.sweep.dir",
             job_subdir_key="hydra.sweep.subdir",
         )
-        try:
-            _ = done.return_value
-        except Exception as error:
-            traceback.print_exception(error)
-            raise
-
-    def checkpoint(self) -> Any:
-        """What submitit queues in this job's place when its time is up: the same, which goes on from its store."""
-        import submitit
-
-        return submitit.helpers.DelayedSubmission(self)
+        # Raises what the job raised, if it was no error of ours.
+        _ = done.return_value
 
 
 def handed_jobs(

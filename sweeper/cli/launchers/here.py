@@ -23,6 +23,7 @@ __all__ = ["VISIBLE", "run_here", "slots"]
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 _MODULE = "sweeper.cli.launchers.process"
+_PACKAGE_PARENT = str(Path(__file__).resolve().parents[3])
 _POLL_S = 0.05
 # What an interrupted job has to close its store; then it is killed.
 _CLOSING_S = 15.0
@@ -85,7 +86,8 @@ def run_here(jobs: Sequence[HandedJob], gpus: Sequence[str] | None, side_by_side
 def _start(job: HandedJob, folder: Path, place: str | None) -> subprocess.Popen[bytes]:
     path = folder / f"{job.number}.pkl"
     path.write_bytes(pickle.dumps(job))
-    chosen = {} if place is None else {VISIBLE: place}
+    search = os.pathsep.join(filter(None, [_PACKAGE_PARENT, os.environ.get("PYTHONPATH")]))
+    chosen = {"PYTHONPATH": search} | ({} if place is None else {VISIBLE: place})
     try:
         return subprocess.Popen(
             [sys.executable, "-m", _MODULE, str(path)],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +24,8 @@ __all__ = ["run_on_slurm"]
 _ARRAY_FILE = ".array"
 # What interrupted tasks have to close their stores; then they are cancelled.
 _CLOSING_S = 20.0
+# More than a cluster's grace time between SIGTERM and SIGKILL.
+_TAKEN_AWAY_S = 600.0
 _UNSEEN = 3
 
 
@@ -39,9 +42,11 @@ def run_on_slurm(jobs: Sequence[HandedJob], settings: Mapping[str, Any]) -> None
     array, folder = _submit(jobs, settings)
     atomic_write(note, array.encode())
     say(f"SLURM job {array}: {len(jobs)} task{'s' * (len(jobs) > 1)}; what they print: {folder}")
-    watch = Watch(jobs)
+    watch = Watch(jobs, tell=say)
     with _cancelled_on_interrupt(array):
         _wait(array, jobs, watch, poll_s)
+    # A task that somebody requeued when it was as good as done has nothing left to do.
+    cancel(array, "--state=PENDING")
     note.unlink(missing_ok=True)
     for place, job in enumerate(jobs):
         if job.number in watch.lost:
@@ -96,11 +101,27 @@ def _submit(jobs: Sequence[HandedJob], settings: dict[str, Any]) -> tuple[str, P
 _SBATCH = {"name": "job_name", "timeout_min": "time", "mem_gb": "mem", "tasks_per_node": "ntasks_per_node"}
 
 
+class _Preempted(SystemExit):
+    """SLURM takes the node away: whatever dies now says nothing about a configuration."""
+
+
+def _preempted(*_: object) -> None:
+    raise _Preempted
+
+
 class _Run:
     """What submitit calls in the task's process, and asks for what to queue when its time is up."""
 
     def __call__(self, job: HandedJob) -> None:
-        job()
+        # SLURM tells all processes of a task at once, and a worker ends of it: its death must not become a row.
+        signal.signal(signal.SIGTERM, _preempted)
+        try:
+            job()
+        except _Preempted:
+            # A task that ends by itself counts as done; one that is killed in the end is queued again.
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            time.sleep(_TAKEN_AWAY_S)
+            raise
 
     def checkpoint(self, job: HandedJob) -> Any:
         import submitit

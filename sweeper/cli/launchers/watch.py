@@ -25,7 +25,8 @@ def say(text: str) -> None:
 class Watch:
     """Which of `jobs` have ended, which are lost: neither ended, nor run or to be run by anything.
 
-    A job counts as lost when nothing has run it for `grace_s` seconds and its record still has no end.
+    A job counts as lost when nothing has run it for `grace_s` seconds and its record still has no end. `tell` gets a
+    line for each job that has ended.
     """
 
     def __init__(
@@ -33,13 +34,15 @@ class Watch:
         jobs: Sequence[HandedJob],
         *,
         grace_s: float = GRACE_S,
+        tell: Callable[[str], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._jobs = {job.number: job for job in jobs}
         self._results = jobs[0].results
         self._grace_s = grace_s
+        self._tell = tell
         self._clock = clock
-        self._ended: set[int] = set()
+        self._told: set[int] = set()
         self._alone: dict[int, float] = {}
         self.lost: set[int] = set()
 
@@ -48,15 +51,20 @@ class Watch:
 
         True where no job is left to wait for.
         """
+        ended = set()
         for record in _records(self._results):
-            if record.number in self._jobs and record.number not in self._ended and _over(record):
-                self._ended.add(record.number)
-                say(f"{record.title}: {_how(record)}")
+            if record.number not in self._jobs or not _over(record):
+                continue
+            # A task that is queued once more after its end has a record without an end again.
+            ended.add(record.number)
+            if record.number not in self._told and self._tell is not None:
+                self._tell(f"{record.title}: {_how(record)}")
+            self._told.add(record.number)
         now = self._clock()
-        left = set(self._jobs) - self._ended
+        left = set(self._jobs) - ended
         if alive is not None:
             self._alone = {n: self._alone.get(n, now) for n in left if n not in alive}
-            self.lost = {n for n, since in self._alone.items() if now - since >= self._grace_s}
+        self.lost = {n for n, since in self._alone.items() if n in left and now - since >= self._grace_s}
         return left <= self.lost
 
 
