@@ -1,4 +1,4 @@
-"""The store: its contract on SQLite (and PostgreSQL where there is one), and every fault it must survive."""
+"""The store: its contract on SQLite, and every fault it must survive. PostgreSQL: test_postgresql.py."""
 
 from __future__ import annotations
 
@@ -34,25 +34,6 @@ from sweeper.store.recovery import main, recover  # noqa: E402
 class TestSqlite(StoreContract):
     def open(self, folder: Path) -> Store:
         return Store(folder / "study.db")
-
-
-POSTGRESQL = os.environ.get("SWEEPER_TEST_POSTGRESQL")
-
-
-@pytest.mark.skipif(not POSTGRESQL, reason="SWEEPER_TEST_POSTGRESQL names no server")
-class TestPostgresql(StoreContract):
-    def open(self, folder: Path) -> Store:
-        import sqlalchemy as sa
-
-        name = "t" + str(abs(hash(str(folder))))
-        engine = sa.create_engine(str(POSTGRESQL), isolation_level="AUTOCOMMIT")
-        with engine.connect() as connection:
-            known = sa.text("SELECT 1 FROM pg_database WHERE datname = :name")
-            if not connection.scalar(known, {"name": name}):
-                connection.exec_driver_sql(f"CREATE DATABASE {name}")
-        engine.dispose()
-        url = sa.make_url(str(POSTGRESQL)).set(database=name)
-        return Store(url.render_as_string(hide_password=False))
 
 
 def filled(path: Path, count: int = 5) -> Path:
@@ -667,7 +648,7 @@ def test_an_unusable_url_is_refused_without_showing_its_password(url: str, error
 def test_a_drivers_message_is_shown_without_the_password(tmp_path: Path) -> None:
     from sweeper.store.errors import Place
 
-    place = Place("postgresql://u:***@h/db", secret="hunter2")  # noqa: S106
+    place = Place("postgresql://h/db", secrets=("hunter2",))
     with pytest.raises(StorageError, match=r"no access for u:\*\*\*"), place.guard():
         raise sqlite3.OperationalError("no access for u:hunter2")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
 
 from sweeper.model import Point
 from sweeper.store.schema import attempts
@@ -30,16 +31,11 @@ def note_begun(connection: sa.Connection, context: str, begun: Sequence[Mapping[
     """Note what is about to run, within the caller's transaction. Without a name for the boot nothing is."""
     if not begun or not boot():
         return
-    keys = {Point.of(params).key for params in begun}
-    c = attempts.c
-    known = set(
-        connection.scalars(
-            sa.select(c.params_key).where(c.context == context, c.boot == boot(), c.params_key.in_(keys))
-        )
-    )
-    rows = [{"context": context, "params_key": key, "boot": boot()} for key in sorted(keys - known)]
-    if rows:
-        connection.execute(sa.insert(attempts), rows)
+    keys = sorted({Point.of(params).key for params in begun})
+    rows = [{"context": context, "params_key": key, "boot": boot()} for key in keys]
+    # Another process may have begun the same meanwhile, for a study of another name.
+    insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+    connection.execute(insert(attempts).on_conflict_do_nothing(), rows)
 
 
 def begun_in_vain(connection: sa.Connection, context: str) -> dict[str, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,7 +14,7 @@ from sweeper.model import Point, Role, Trial
 from sweeper.record import decode
 from sweeper.sqlite_file import connect_read_only
 
-__all__ = ["MAX_STORES", "EarlierStore", "other_stores"]
+__all__ = ["MAX_STORES", "EarlierStore", "earlier_stores", "other_stores"]
 
 MAX_STORES = 200
 _log = logging.getLogger(__name__)
@@ -57,10 +57,14 @@ def other_stores(
     At most `limit` files are looked at; one that cannot be read is passed over.
     """
     skipped = None if besides is None or besides.path is None else besides.path.resolve()
+    paths = _newest_first(runs_root)[:limit]
+    return earlier_stores([path for path in paths if path.resolve() != skipped], context)
+
+
+def earlier_stores(paths: Iterable[Path], context: str) -> list[EarlierStore]:
+    """The stores at `paths` that hold trials of `context`; one that is not there or cannot be read is passed over."""
     found = []
-    for path in _newest_first(runs_root)[:limit]:
-        if path.resolve() == skipped:
-            continue
+    for path in paths:
         try:
             earlier = EarlierStore(path, context)
         except (sqlite3.Error, OSError, IndexError) as error:

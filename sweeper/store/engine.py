@@ -1,4 +1,4 @@
-"""Connections to a store: SQLite set up for durability and several writers, or a server by its URL."""
+"""Connections to a store: SQLite set up for durability and several writers; what is a file and what a server."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import sqlalchemy as sa
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+from sqlalchemy.exc import ArgumentError
 
-from sweeper.errors import ConfigError, SetupError
+from sweeper.errors import ConfigError
 from sweeper.store.errors import Place
 
-__all__ = ["address", "server_engine", "sqlite_engine", "transaction"]
+__all__ = ["address", "sqlite_engine", "transaction"]
 
 
 def address(where: Path | str) -> tuple[Path | None, sa.URL]:
@@ -33,20 +33,6 @@ def address(where: Path | str) -> tuple[Path | None, sa.URL]:
     if not url.database or url.database == ":memory:":
         raise ConfigError("a store is a file: sqlite:// needs a path", hint="write sqlite:///FOLDER/study.db")
     return Path(url.database).absolute(), url
-
-
-def server_engine(url: sa.URL) -> sa.Engine:
-    """Connections to a database server, checked before use. Raises ConfigError and SetupError."""
-    try:
-        return sa.create_engine(url, pool_pre_ping=True)
-    except NoSuchModuleError:
-        raise ConfigError(
-            f"there is no storage {url.drivername}", hint="use a file, or postgresql://USER@HOST/DATABASE"
-        ) from None
-    except ImportError as error:
-        raise SetupError(
-            f"{url.drivername} needs the package {error.name}", hint=f"pip install {error.name}"
-        ) from None
 
 
 def sqlite_engine(path: Path, *, busy_s: float, pragmas: Mapping[str, int | str]) -> sa.Engine:

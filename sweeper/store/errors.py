@@ -11,7 +11,7 @@ import sqlalchemy.exc
 
 from sweeper.errors import StorageError
 
-__all__ = ["AlreadyStored", "DamagedStore", "Place", "corrupt"]
+__all__ = ["AlreadyStored", "DamagedStore", "Place", "Unreachable", "corrupt"]
 
 _BY_CODE = (
     ("SQLITE_BUSY", "is locked by another process", "end the process that holds it, or wait; then run again"),
@@ -28,14 +28,35 @@ _BY_CODE = (
         "see to the disk; then run again: what is stored is kept",
     ),
 )
+# Of a server, by the beginning of SQLSTATE: https://www.postgresql.org/docs/15/errcodes-appendix.html
+_BY_STATE = (
+    (
+        "53100",
+        "cannot grow: the server's disk is full",
+        "free some space; then run again: what is stored is kept",
+    ),
+    (
+        "28",
+        "lets nobody in by this name and password",
+        "see to the user and password of the address, or ~/.pgpass",
+    ),
+    ("3D", "is no database of this server", "make it with createdb, or see to the address"),
+    ("25006", "is read-only", "name the server that writes, not its standby"),
+    ("42501", "refuses this user", "have its owner grant the user CREATE and USAGE on its schema"),
+)
+# Lost or not yet there, a peer stopped in the middle of a write, or two writes that met: another try may succeed.
+_PASSING = ("08", "57P", "53300", "40001", "40P01", "55P03", "25P03", "57014")
+_RETURN = (
+    "see that it runs and that its address is right; then run again: nothing stored is lost or measured twice"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A store's name in messages, and the secret that must not appear in any."""
+    """A store's name in messages, and the secrets that must not appear in any."""
 
     label: str
-    secret: str | None = None
+    secrets: tuple[str, ...] = ()
 
     @contextmanager
     def guard(self) -> Iterator[None]:
@@ -63,9 +84,30 @@ class Place:
             if code.startswith(prefix):
                 return StorageError(f"{self.label} {what}", hint=hint)
         text = str(original).strip() or type(original).__name__
-        if self.secret:
-            text = text.replace(self.secret, "***")
-        return StorageError(f"{self.label}: {text}")
+        for secret in self.secrets:
+            text = text.replace(secret, "***")
+        return self._said_of_server(error, original, text) or StorageError(f"{self.label}: {text}")
+
+    def _said_of_server(self, error: Exception, original: BaseException, text: str) -> StorageError | None:
+        """The error for what a server's driver says; None for what is none of those told apart here."""
+        state = str(getattr(original, "sqlstate", None) or getattr(original, "pgcode", None) or "")
+        for prefix, what, hint in _BY_STATE:
+            if state.startswith(prefix):
+                return StorageError(f"{self.label} {what}: {_first_line(text)}", hint=hint)
+        # Who could not connect at all has no state.
+        refused = isinstance(error, sqlalchemy.exc.OperationalError | sqlalchemy.exc.InterfaceError)
+        refused = refused and not state and not isinstance(original, sqlite3.Error)
+        if refused or state.startswith(_PASSING) or getattr(error, "connection_invalidated", False):
+            return Unreachable(f"{self.label} cannot be reached: {_first_line(text)}", hint=_RETURN)
+        return None
+
+
+def _first_line(text: str) -> str:
+    return text.splitlines()[0] if text else ""
+
+
+class Unreachable(StorageError):
+    """A server was lost or does not answer now; what was being written may be stored or not."""
 
 
 class AlreadyStored(StorageError):

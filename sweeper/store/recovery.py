@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from sweeper.errors import StorageError, SweeperError
 from sweeper.record import decode
 from sweeper.sqlite_file import connect_read_only
-from sweeper.store.schema import ROW_END, confirmations, create, runs, trials
+from sweeper.store.schema import ROW_END, confirmations, create, runs, superseded, trials
 
 __all__ = ["main", "recover", "replace_damaged"]
 
@@ -31,7 +31,7 @@ def recover(damaged: Path, new: Path) -> int:
     """
     if new.exists():
         raise StorageError(f"{new} exists already", hint="move it away first")
-    kept = (runs, trials, confirmations)
+    kept = (runs, trials, confirmations, superseded)
     found = {table.name: _readable(damaged, table) for table in kept}
     if not any(found.values()):
         raise StorageError(

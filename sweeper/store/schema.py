@@ -3,9 +3,11 @@
 `meta` names the version of the schema; `runs` holds one record of provenance a run; `studies` who works
 on a study at present; `attempts` configurations that were begun and are not finished, once for each time that
 the machine was started meanwhile; `trials` one row a finished trial, in the order they were stored;
-`confirmations` one row for each of those that were timed in turns after a search.
+`confirmations` one row for each of those that were timed in turns after a search; `superseded` the trials of this
+store in whose place `sweeper.collect` put better ones.
 
-Version 2 added `confirmations`, version 3 `boot` to `attempts`; an older store is given both when it is opened.
+Version 2 added `confirmations`, version 3 `boot` to `attempts`, version 4 `superseded` and an index by study; an
+older store is given all of them when it is opened.
 """
 
 from __future__ import annotations
@@ -30,10 +32,12 @@ __all__ = [
     "prepare",
     "runs",
     "studies",
+    "superseded",
     "trials",
+    "version_of",
 ]
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 ROW_END = "."
 _POSTGRESQL_LOCK = 7_933_370
 
@@ -82,16 +86,20 @@ _TYPES: dict[str, Any] = {
     "measure_s": sa.Double,
 }
 
-trials = sa.Table(
-    "trials",
-    metadata,
-    sa.Column("id", sa.Integer, primary_key=True),
-    sa.Column("params_key", sa.Text, nullable=False),
-    *(sa.Column(name, _TYPES.get(name, sa.Text)) for name in FIELDS),
-    # Stays last: where a file is cut off, the row that lost its end has lost this.
-    sa.Column("row_end", sa.Text, nullable=False),
-)
+
+def _of_trials() -> tuple[sa.Column[Any], ...]:
+    return (
+        sa.Column("id", sa.Integer, primary_key=True),
+        sa.Column("params_key", sa.Text, nullable=False),
+        *(sa.Column(name, _TYPES.get(name, sa.Text)) for name in FIELDS),
+        # Stays last: where a file is cut off, the row that lost its end has lost this.
+        sa.Column("row_end", sa.Text, nullable=False),
+    )
+
+
+trials = sa.Table("trials", metadata, *_of_trials())
 sa.Index("trials_reuse", trials.c.context, trials.c.params_key, trials.c.role)
+_by_study = sa.Index("trials_study", trials.c.study, trials.c.id)
 # Baselines all have number 0, and a rerun may measure them again.
 _once = trials.c.role == "candidate"
 sa.Index(
@@ -102,7 +110,7 @@ sa.Index(
     sqlite_where=_once,
     postgresql_where=_once,
 )
-
+superseded = sa.Table("superseded", metadata, *_of_trials())
 
 confirmations = sa.Table(
     "confirmations",
@@ -130,7 +138,7 @@ def prepare(engine: sa.Engine, place: Place, *, check: bool) -> None:
             if found != "ok":
                 raise corrupt(place.label, str(found))
         tables = set(sa.inspect(connection).get_table_names())
-        current = meta.name in tables and _version(connection, place) == SCHEMA_VERSION
+        current = meta.name in tables and version_of(connection, place) == SCHEMA_VERSION
     if current:
         return
     if check and tables and meta.name not in tables:
@@ -150,13 +158,14 @@ def create(connection: sa.Connection) -> None:
         # Of version 2, in which nothing wrote to it.
         attempts.drop(connection)
     metadata.create_all(connection)
+    _by_study.create(connection, checkfirst=True)
     if connection.scalar(sa.select(meta.c.value)) is None:
         connection.execute(sa.insert(meta), {"name": "schema", "value": str(SCHEMA_VERSION)})
     else:
         connection.execute(sa.update(meta).values({"value": str(SCHEMA_VERSION)}))
 
 
-def _version(connection: sa.Connection, place: Place) -> int:
+def version_of(connection: sa.Connection, place: Place) -> int:
     """The version of an existing store. Raises StorageError for one that is newer, or not ours."""
     columns = {c["name"] for c in sa.inspect(connection).get_columns(meta.name)}
     if columns != {c.name for c in meta.columns}:
