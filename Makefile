@@ -34,6 +34,10 @@ faults-gpu:
 scale-test:
 	SWEEPER_SCALE_POINTS=200 SWEEPER_SCALE_KILLS=10 $(PYTHON) -m pytest tests/test_ray.py tests/slurm/test_ray_on_slurm.py
 
+# A real one-node SLURM, started and ended by the tests: root, and Debian's slurm-wlm and munge.
+slurm-test:
+	$(PYTHON) -m pytest tests/slurm -s --durations=3
+
 docs:
 	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict
 

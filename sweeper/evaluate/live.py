@@ -57,7 +57,7 @@ class LiveEvaluator:
         self.backend = backend
         self.time_source = TimeSource.MEASURED if backend == "cuda" else TimeSource.PREDICTED
         build = config.build
-        workers = engine.slots if engine else build.workers or os.cpu_count() or 1
+        workers = engine.slots if engine else build.workers or len(os.sched_getaffinity(0))
         self.capacity = 2 * workers + (engine.count if engine else len(devices))
         self._engine = engine
         self._problem: tuple[KernelSpec, Mapping[str, int]] | None = None
