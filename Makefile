@@ -47,3 +47,5 @@ test-gpu:
 bench:
 	$(PYTHON) bench/bench_space.py
 	$(PYTHON) bench/bench_emulator.py
+	$(PYTHON) bench/bench_plan.py
+	$(PYTHON) bench/bench_scale.py --quick --check

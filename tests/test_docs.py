@@ -476,8 +476,12 @@ def test_the_keys_of_a_group_are_documented_with_their_defaults(group: str, kind
 
 def test_the_other_keys_are_documented_with_their_defaults() -> None:
     composed = yaml.safe_load((CONF / "config.yaml").read_text(encoding="utf-8"))
-    groups = {"defaults", "hydra", "shape", "build"}
-    expected = {**composed["build"], **{k: v for k, v in composed.items() if k not in groups}}
+    groups = {"defaults", "hydra", "shape", "build", "plan"}
+    expected = {
+        **composed["build"],
+        **composed["plan"],
+        **{k: v for k, v in composed.items() if k not in groups},
+    }
     assert settings("Everything else", "`seed`") == expected
 
 
