@@ -293,7 +293,7 @@ def test_without_ray_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(library.importlib, "import_module", missing)
     with pytest.raises(SetupError, match="engine=ray needs Ray: No module named 'ray'") as caught:
         load_ray()
-    assert caught.value.hint == "pip install 'sweeper[ray]'"
+    assert caught.value.hint == "pip install 'ray>=2.40'"
 
 
 def test_an_old_ray_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

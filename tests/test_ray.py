@@ -40,7 +40,7 @@ from sweeper.search import make
 from sweeper.table import frame
 from sweeper.tune import Study, Tally, tune
 
-ray = pytest.importorskip("ray", reason="pip install 'sweeper[ray]'")
+ray = pytest.importorskip("ray", reason="pip install 'ray>=2.40'")
 
 from sweeper.cluster.connection import Connection  # noqa: E402
 from sweeper.cluster.engine import RayEngine  # noqa: E402

@@ -362,9 +362,9 @@ def test_a_missing_package_is_one_clear_error(
     )
     assert main([str(SPACE), "--output", str(tmp_path)]) == 3
     told_all = capsys.readouterr().err
-    assert f"a report needs {missing}" in told_all
+    assert f"a report lacks {missing}" in told_all
     assert told in told_all
-    assert "sweeper[report]" in told_all
+    assert "pip install matplotlib plotly" in told_all
     assert not list(tmp_path.iterdir())
 
 

@@ -14,7 +14,7 @@ from sweeper.errors import SetupError
 __all__ = ["load_ray", "own_token", "short"]
 
 _LEAST = (2, 40)
-_INSTALL = "pip install 'sweeper[ray]'"
+_INSTALL = "pip install 'ray>=2.40'"
 
 
 def load_ray() -> Any:

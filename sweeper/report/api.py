@@ -73,7 +73,7 @@ def _needs(*packages: str) -> None:
     missing = [name for name in packages if importlib.util.find_spec(name) is None]
     if missing:
         raise SetupError(
-            f"a report needs {' and '.join(missing)}, which is not installed",
-            hint="pip install 'sweeper[report]'"
+            f"a report lacks {' and '.join(missing)}",
+            hint="pip install matplotlib plotly"
             + ("; --no-figures does without matplotlib" if missing == ["matplotlib"] else ""),
         )

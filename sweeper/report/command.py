@@ -15,7 +15,7 @@ __all__ = ["main"]
 _EPILOG = """\
 RESULTS are folders of runs, folders of these, or tables: study.db, trials.csv, and recorded spaces.
 Written are report.html (one file, readable offline), report.md and figures/*.png; measured files are only read.
-Needs plotly and matplotlib (pip install 'sweeper[report]') and no GPU. docs/report.md says what is in it.
+Needs plotly and matplotlib (pip install matplotlib plotly) and no GPU. docs/report.md says what is in it.
 
 exit codes
   0 written, 1 nothing to report, 2 usage, 3 a package is missing, 4 results cannot be read or the report written,

@@ -24,7 +24,7 @@ from sweeper.problem import resolve
 from sweeper.search import make
 from sweeper.tune import Study, Tally, tune
 
-pytest.importorskip("ray", reason="pip install 'sweeper[ray]'")
+pytest.importorskip("ray", reason="pip install 'ray>=2.40'")
 
 pytestmark = [
     pytest.mark.skipif(bool(why_no_gpu(ask=True)), reason=str(why_no_gpu(ask=True))),

@@ -19,7 +19,7 @@ WORDS = ("backend=emulator", "kernel=tiled", "shape=tiny")
 
 pytestmark = [
     pytest.mark.skipif(why_not() is not None, reason=why_not() or ""),
-    pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="pip install 'sweeper[ray]'"),
+    pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="pip install 'ray>=2.40'"),
     pytest.mark.skipif("SWEEPER_SCALE_POINTS" not in os.environ, reason="make scale-test runs it"),
 ]
 

@@ -69,7 +69,7 @@ def _submit(jobs: Sequence[HandedJob], settings: dict[str, Any]) -> tuple[str, P
     try:
         import submitit
     except ImportError:
-        raise SetupError("hydra/launcher=slurm needs submitit", hint="pip install 'sweeper[slurm]'") from None
+        raise SetupError("hydra/launcher=slurm needs submitit", hint="pip install submitit") from None
     for program in ("sbatch", "squeue", "scancel"):
         if shutil.which(program) is None:
             raise SetupError(
