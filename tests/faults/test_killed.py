@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
+import sqlite3
 import time
 from pathlib import Path
 
@@ -107,12 +109,26 @@ def test_a_second_interrupt_ends_at_once_with_all_that_was_started(here: Path) -
     assert stored_params(results / "study.db") == []
 
 
+def stopped_between_writes(command: Command, store: Path) -> None:
+    """Stop its process at a moment at which it does not hold the store's lock."""
+    for _ in range(100):
+        command.process.send_signal(signal.SIGSTOP)
+        with contextlib.closing(sqlite3.connect(store, timeout=0.2, isolation_level=None)) as connection:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                return
+            except sqlite3.OperationalError:
+                command.process.send_signal(signal.SIGCONT)
+                time.sleep(0.01)
+    raise AssertionError("it writes all the time")
+
+
 def test_of_two_commands_on_one_study_the_second_is_told_who_has_it_and_since_when(here: Path) -> None:
     results = here / "out"
     command = [*four_workers(here, 40), f"results_dir={results}"]
     first = Command(command)
     first.until_stored(results / "study.db")
-    first.process.send_signal(signal.SIGSTOP)
+    stopped_between_writes(first, results / "study.db")
     code, _, err = Command(command).finish()
     first.process.send_signal(signal.SIGCONT)
     assert code == 4
