@@ -12,9 +12,9 @@ import math
 import types
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
@@ -87,28 +87,29 @@ def from_wire(cls: type[T], data: Any) -> T:
 _SIMPLE = frozenset({int, float, str, bool})
 
 
-@cache
-def _origin(hint: Any) -> Any:
-    return get_origin(hint)
-
-
 def _decode(hint: Any, data: Any, where: str) -> Any:
     if type(data) is hint and hint in _SIMPLE:
         return data
-    origin = _origin(hint)
+    return _decoder(hint)(data, where)
+
+
+@cache
+def _decoder(hint: Any) -> Callable[[Any, str], Any]:
+    """What decodes values of `hint`: which that is depends on the hint alone, and is found out once."""
+    origin, args = get_origin(hint), get_args(hint)
     if hint is Any:
-        return _plain(data)
+        return lambda data, _: _plain(data)
     if origin in (Union, types.UnionType):
-        return _union(get_args(hint), data, where)
+        return partial(_union, args)
     if isinstance(hint, type) and is_dataclass(hint):
-        return _dataclass(hint, data, where)
+        return partial(_dataclass, hint)
     if isinstance(hint, type) and issubclass(hint, Enum):
-        return _enum(hint, data, where)
+        return partial(_enum, hint)
     if origin is tuple:
-        return _tuple(get_args(hint), data, where)
+        return partial(_tuple, args)
     if decode := _COLLECTIONS.get(origin or hint):
-        return decode(get_args(hint), data, where)
-    return _scalar(hint, data, where)
+        return partial(decode, args)
+    return partial(_scalar, hint)
 
 
 def _plain(data: Any) -> Any:
@@ -142,8 +143,13 @@ def _mismatch(hint: Any, data: Any, where: str) -> WireError:
     return WireError(f"{where}: {str(data)[:100]!r} is no {getattr(hint, '__name__', hint)}")
 
 
+@cache
+def _real(hints: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(hint for hint in hints if hint is not type(None))
+
+
 def _union(hints: tuple[Any, ...], data: Any, where: str) -> Any:
-    real = [hint for hint in hints if hint is not type(None)]
+    real = _real(hints)
     if data is None and len(real) < len(hints):
         return None
     if len(real) == 1:
@@ -219,24 +225,24 @@ _COLLECTIONS: dict[Any, Callable[[tuple[Any, ...], Any, str], Any]] = {
 
 
 @cache
-def _hints(cls: type) -> dict[str, tuple[Any, Field[Any]]]:
+def _hints(cls: type) -> tuple[dict[str, Any], frozenset[str]]:
+    """The type hints of a dataclass's fields, and the names of those without a default."""
     hints = get_type_hints(cls)
-    return {f.name: (hints[f.name], f) for f in fields(cls) if f.init}
+    given = [f for f in fields(cls) if f.init]
+    required = (f.name for f in given if f.default is MISSING and f.default_factory is MISSING)
+    return {f.name: hints[f.name] for f in given}, frozenset(required)
 
 
 def _dataclass(cls: type, data: Any, where: str) -> Any:
     if not isinstance(data, dict):
         raise _mismatch(cls, data, where)
-    known = _hints(cls)
-    if unknown := sorted(set(data) - set(known)):
+    known, required = _hints(cls)
+    if not data.keys() <= known.keys():
+        unknown = sorted(data.keys() - known.keys())
         raise WireError(f"{where} has no field {', '.join(map(repr, unknown))}")
-    for name, (_, field) in known.items():
-        if name not in data and field.default is MISSING and field.default_factory is MISSING:
-            raise WireError(f"{where}: the field {name!r} is missing")
+    if not required <= data.keys():
+        missing = next(name for name in known if name in required and name not in data)
+        raise WireError(f"{where}: the field {missing!r} is missing")
     return cls(
-        **{
-            name: _decode(hint, data[name], f"{where}.{name}")
-            for name, (hint, _) in known.items()
-            if name in data
-        }
+        **{name: _decode(hint, data[name], f"{where}.{name}") for name, hint in known.items() if name in data}
     )
