@@ -121,9 +121,7 @@ def _engine(url: sa.URL, **options: Any) -> sa.Engine:
     except ImportError as error:
         raise SetupError(
             f"{url.drivername} needs the package {error.name}",
-            hint="pip install 'psycopg[binary]'"
-            if error.name == "psycopg"
-            else f"pip install {error.name}",
+            hint="pip install 'psycopg[binary]'" if error.name == "psycopg" else f"pip install {error.name}",
         ) from None
 
 
