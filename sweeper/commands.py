@@ -15,7 +15,16 @@ __all__ = ["Parser", "ended", "warn"]
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose refusals are errors of ours."""
+    """A parser whose refusals are errors of ours, whose help keeps its line breaks, and that guesses no option."""
+
+    def __init__(self, prog: str, description: str = "", epilog: str = "") -> None:
+        super().__init__(
+            prog=f"python -m {prog}",
+            description=description,
+            epilog=epilog,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
 
     def error(self, message: str) -> NoReturn:
         """Raise ConfigError."""

@@ -17,16 +17,15 @@ from sweeper.check.report import Report
 from sweeper.check.run import Settings, run_plan
 from sweeper.cli.command_line import Arguments, normalise
 from sweeper.cli.terminal import console
+from sweeper.commands import ended, warn
 from sweeper.device import target
-from sweeper.errors import ConfigError, NoValidConfiguration, SweeperError
+from sweeper.errors import ConfigError, NoValidConfiguration
 from sweeper.paths import conf_dir
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 __all__ = ["main"]
-
-_INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -35,15 +34,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     if {"-h", "--help"} & set(given):
         print(HELP, end="")  # noqa: T201
         return 0
-    try:
-        options, rest = own_keys(given)
-        return _run(options, _normalised(rest))
-    except SweeperError as error:
-        _warn(f"error: {error}")
-        return error.exit_code
-    except KeyboardInterrupt:
-        _warn("interrupted")
-        return _INTERRUPTED
+    return ended(lambda: _checked(given))
+
+
+def _checked(given: Sequence[str]) -> int:
+    options, rest = own_keys(given)
+    return _run(options, _normalised(rest))
 
 
 def _normalised(rest: Sequence[str]) -> Arguments:
@@ -58,15 +54,15 @@ def _run(options: Options, arguments: Arguments) -> int:
     code = 0
     with Composer(arguments.config_dirs, arguments.shapes) as composer:
         for path in composer.hidden:
-            _warn(f"warning: {path} is hidden by the shipped kernel={path.stem}; give it another name")
+            warn(f"warning: {path} is hidden by the shipped kernel={path.stem}; give it another name")
         for job in _jobs(_with_kernels(overrides, options.kernels, composer)):
             try:
                 reports.append(_check(composer, job, options, out))
             except GpuOnly as error:
-                _warn(f"left out: {error}")
+                warn(f"left out: {error}")
             except (ConfigError, NoValidConfiguration) as error:
                 # One kernel that cannot be checked is no reason to leave out the others.
-                _warn(f"error: {error}")
+                warn(f"error: {error}")
                 code = max(code, error.exit_code)
     if options.junit is not None:
         write_junit(reports, options.junit)
@@ -74,10 +70,6 @@ def _run(options: Options, arguments: Arguments) -> int:
         for report in reports:
             out.print(report.summary(), markup=False)
     return max(code, _verdict(reports))
-
-
-def _warn(text: str) -> None:
-    print(text, file=sys.stderr)  # noqa: T201
 
 
 def _with_kernels(overrides: Sequence[str], kernels: str, composer: Composer) -> list[str]:

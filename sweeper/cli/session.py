@@ -17,12 +17,12 @@ from sweeper.cli.recorder import Recorder
 from sweeper.config import NEIGHBOURS, Config
 from sweeper.device import Target, target
 from sweeper.errors import ConfigError, ExpressionError, NoValidConfiguration, TrialFailed
-from sweeper.evaluate import make_evaluator
+from sweeper.evaluate import Evaluator, make_evaluator
 from sweeper.kernel import description as kernel
 from sweeper.kernel.layout import shape_suffix
 from sweeper.kernel.sizes import differing, shape_text
 from sweeper.model import KernelSpec, Role, Stage, Status, TimeSource, Trial
-from sweeper.problem import resolve
+from sweeper.problem import Problem, resolve
 from sweeper.resources import resources
 from sweeper.resources.geometry import (
     implicit_constraints,
@@ -57,6 +57,7 @@ __all__ = [
     "show_result",
     "space_of",
     "strategy_for",
+    "study_of",
     "tell_nothing",
 ]
 
@@ -118,16 +119,7 @@ def run(job: Job, out: Console, say_once: Callable[[str], None], facts: dict[str
     problem = resolve(spec, dims, spec.default_point, seed=config.seed)
     began = time.monotonic()
     with closing(make_evaluator(config, say_once, (spec, dims, config.seed))) as evaluator:
-        study = Study(
-            spec=spec,
-            dims=dims,
-            shape=shape,
-            seed=config.seed,
-            flops=problem.flops,
-            bytes=problem.bytes,
-            evaluator=evaluator,
-            protocol=config.measure.conditions(),
-        )
+        study = study_of(config, problem, dims, shape, evaluator)
         facts.update(facts_of(study))
         recorder = Recorder(
             job.open_store(), study, resume=config.resume, runs_root=job.runs_root, beside=job.beside
@@ -161,6 +153,22 @@ def loaded_kernel(job: Job, say_once: Callable[[str], None]) -> KernelSpec:
             hint="write measure.objective=time, or leave out the kernel's trip",
         )
     return spec
+
+
+def study_of(
+    config: Config, problem: Problem, dims: Mapping[str, int], shape: str, evaluator: Evaluator
+) -> Study:
+    """The study of `problem`, called `shape`; `dims` are its sizes as they are told."""
+    return Study(
+        spec=problem.spec,
+        dims=dims,
+        shape=shape,
+        seed=config.seed,
+        flops=problem.flops,
+        bytes=problem.bytes,
+        evaluator=evaluator,
+        protocol=config.measure.conditions(),
+    )
 
 
 def space_of(study: Study) -> Space:

@@ -24,7 +24,7 @@ from sweeper.config import Config
 from sweeper.device import target
 from sweeper.errors import ConfigError, NoValidConfiguration, TrialFailed
 from sweeper.evaluate import Evaluator, make_evaluator
-from sweeper.model import KernelSpec, Role, Status, Trial
+from sweeper.model import Role, Status, Trial
 from sweeper.problem import resolve
 from sweeper.search import Strategy
 from sweeper.search.gain import expected_gain
@@ -105,8 +105,8 @@ def run(
         for _, _, dims, shape in named:
             session.show_plan(spec, dims, shape, target(config.backend.target), out)
         return 0
-    for own, _, dims, _ in named:
-        resolve(spec, dims, spec.default_point, seed=own.seed)
+    # What is wrong with the sizes is told before any device is opened.
+    problems = [resolve(spec, dims, spec.default_point, seed=own.seed) for own, _, dims, _ in named]
     began = time.monotonic()
     with ExitStack() as stack:
         first = named[0][2]
@@ -117,8 +117,8 @@ def run(
                 evaluator.prepare(spec, dims, config.seed)
         facts["studies"], facts["statuses"] = [], Counter()
         members = [
-            _member(job, own, weight, _study(own, spec, dims, shape, evaluator), stack, facts)
-            for own, weight, dims, shape in named
+            _member(job, own, weight, session.study_of(own, problem, dims, shape, evaluator), stack, facts)
+            for (own, weight, dims, shape), problem in zip(named, problems, strict=True)
         ]
         together = _Together(job, members, evaluator, out)
         try:
@@ -127,22 +127,6 @@ def run(
         finally:
             together.note(facts)
     return max(member.code for member in members)
-
-
-def _study(
-    config: Config, spec: KernelSpec, dims: Mapping[str, int], shape: str, evaluator: Evaluator
-) -> Study:
-    problem = resolve(spec, dims, spec.default_point, seed=config.seed)
-    return Study(
-        spec=spec,
-        dims=dims,
-        shape=shape,
-        seed=config.seed,
-        flops=problem.flops,
-        bytes=problem.bytes,
-        evaluator=evaluator,
-        protocol=config.measure.conditions(),
-    )
 
 
 def _member(

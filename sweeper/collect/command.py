@@ -35,11 +35,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
-        prog="python -m sweeper.collect",
+        prog="sweeper.collect",
         description="Results from many folders, stores and servers in one folder, and what of them does not agree.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     add = parser.add_argument
     add("into", type=Path, metavar="INTO", help="the results folder to collect into, made if it is missing")

@@ -34,11 +34,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
-        prog="python -m sweeper.compare",
+        prog="sweeper.compare",
         description="Two results row by row, B against A: FASTER, SLOWER, SAME or UNSURE, and how sure that is.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     add = parser.add_argument
     add("a", type=Path, metavar="A", help="what is compared with")

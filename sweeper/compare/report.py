@@ -14,7 +14,7 @@ from sweeper.compare.api import Change, Compared, Comparison
 from sweeper.compare.row import Row
 from sweeper.statistics import RatioInterval, Verdict
 
-__all__ = ["COLUMNS", "FORMATS", "render", "summary_lines"]
+__all__ = ["COLUMNS", "FORMATS", "csv_cell", "render", "summary_lines"]
 
 FORMATS = ("text", "md", "csv", "json")
 _WIDTH = 100
@@ -310,11 +310,11 @@ def _csv(comparison: Comparison) -> str:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([name for name, _, _ in COLUMNS])
     for record in _records(comparison):
-        writer.writerow([_csv_cell(record.get(name)) for name, _, _ in COLUMNS])
+        writer.writerow([csv_cell(record.get(name)) for name, _, _ in COLUMNS])
     return out.getvalue().rstrip("\n")
 
 
-def _csv_cell(value: Any) -> str:
+def csv_cell(value: Any) -> str:
     """Shortest text that reads back equal; mappings as JSON."""
     if value is None:
         return ""

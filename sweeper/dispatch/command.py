@@ -28,11 +28,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
-        prog="python -m sweeper.dispatch",
+        prog="sweeper.dispatch",
         description="Which kernel and configuration to take for a shape: recorded there, or nearest to it.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     add = parser.add_argument
     add("results", type=Path, nargs="+", metavar="RESULTS", help="folders or tables to answer from")

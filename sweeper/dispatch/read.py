@@ -17,6 +17,7 @@ from sweeper.dtypes import dtype
 from sweeper.errors import ConfigError, StorageError
 from sweeper.kernel.layout import layout_of
 from sweeper.model import Role, Status, TimeSource
+from sweeper.recording.shapes import SHAPES, is_shapes
 from sweeper.store.stored import read_store
 from sweeper.table import csv_bytes, frame
 from sweeper.table.confirmed import confirmed_frame
@@ -25,7 +26,6 @@ __all__ = ["parse_shape", "read_entries", "tables_of_shapes"]
 
 Row = Mapping[str, str]
 
-_SHAPES = {"shape", "kernel", "params", "timed", "time_ms"}
 _TRIALS = {"study", "role", "status", "params", "time_ms", "time_source", "dims"}
 _USUAL_LAYOUT = "nn"
 _LIBRARIES = ("cublas", "cublaslt")
@@ -78,7 +78,7 @@ def tables_of_shapes(path: Path) -> list[Path]:
 def _has_shapes(path: Path) -> bool:
     try:
         with path.open(encoding="utf-8") as file:
-            return set(file.readline().strip().split(",")) >= _SHAPES
+            return is_shapes(file.readline())
     except (OSError, UnicodeDecodeError):
         return False
 
@@ -95,7 +95,7 @@ def _of_folder(folder: Path) -> Iterator[Entry]:
         for path in sorted(inner.glob("*.csv")):
             if path.name not in ("trials.csv", "confirmed.csv", "best.csv"):
                 rows = _rows(path)
-                if rows and set(rows[0]) >= _SHAPES:
+                if rows and set(rows[0]) >= SHAPES:
                     yield from _of_shapes(rows, str(path))
 
 
@@ -104,7 +104,7 @@ def _of_file(path: Path) -> Iterator[Entry]:
         yield from _of_store(path)
         return
     rows = _rows(path)
-    if rows and set(rows[0]) >= _SHAPES:
+    if rows and set(rows[0]) >= SHAPES:
         yield from _of_shapes(rows, str(path))
     elif rows and set(rows[0]) >= _TRIALS:
         beside = path.with_name("confirmed.csv")

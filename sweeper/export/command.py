@@ -55,11 +55,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
-        prog="python -m sweeper.export",
+        prog="sweeper.export",
         description="The best configurations, as what a program ships or another tool reads.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     add = parser.add_argument
     add("results", nargs="+", metavar="RESULTS", help="folders or tables to export from")

@@ -32,12 +32,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
-        prog="python -m sweeper.importance",
+        prog="sweeper.importance",
         description="Why the best configuration is the best: what each parameter and pair explains, and what a"
         " change of one parameter costs.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     add = parser.add_argument
     add("results", type=Path, nargs="+", metavar="RESULTS", help="folders or tables to look at")

@@ -38,11 +38,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
-        prog="python -m sweeper.profile",
+        prog="sweeper.profile",
         description="Hardware counters of the best configurations of a results folder: what explains their times.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     add = parser.add_argument
     add("results", type=Path, metavar="RESULTS", help="the folder that a run named in its last line")

@@ -20,16 +20,18 @@ from sweeper.recording.row import Recorded
 from sweeper.recording.shared import sharing
 from sweeper.recording.trials import foreign
 
-__all__ = ["is_shapes", "of_shapes"]
+__all__ = ["SHAPES", "is_shapes", "of_shapes"]
 
-_COLUMNS = {"shape", "kernel", "params", "timed", "time_ms"}
+SHAPES = {"shape", "kernel", "params", "timed", "time_ms"}
+"""The columns that tell such a table."""
+
 _LIBRARY = "_ms"
 _LIBRARIES = ("cublas", "cublaslt")
 
 
 def is_shapes(header: str) -> bool:
     """Whether a first line is that of such a table."""
-    return set(header.strip().split(",")) >= _COLUMNS
+    return set(header.strip().split(",")) >= SHAPES
 
 
 def of_shapes(path: Path, text: str) -> Iterator[Recorded]:

@@ -30,11 +30,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
-        prog="python -m sweeper.report",
+        prog="sweeper.report",
         description="Write a report of results: what is best, how sure that is, and why.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     add = parser.add_argument
     add("results", type=Path, nargs="+", metavar="RESULTS", help="folders or tables to report on")

@@ -47,11 +47,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
-        prog="python -m sweeper.reproduce",
+        prog="sweeper.reproduce",
         description="Measures the rows of a published result again, and says which of them agree.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     add = parser.add_argument
     add("results", type=Path, nargs="+", metavar="RESULTS", help="what was published")

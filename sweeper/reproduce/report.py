@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import math
 import textwrap
 from collections import Counter
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeper.atomic import atomic_write
+from sweeper.compare.report import csv_cell
 from sweeper.reproduce.agreement import Agreement, Outcome
 from sweeper.table.row import without_paths
 
@@ -55,7 +55,7 @@ def write(outcomes: Sequence[Outcome], folder: Path) -> None:
     writer.writerow([name for name, _, _ in COLUMNS])
     for outcome in outcomes:
         record = _record(outcome)
-        writer.writerow([_cell(record[name]) for name, _, _ in COLUMNS])
+        writer.writerow([csv_cell(record[name]) for name, _, _ in COLUMNS])
     atomic_write(folder / FILE, out.getvalue().encode("utf-8", "backslashreplace"))
 
 
@@ -90,17 +90,6 @@ def _record(outcome: Outcome) -> dict[str, Any]:
 def _now_ms(outcome: Outcome) -> float | None:
     now = outcome.now
     return now.times[outcome.cache].ms if now is not None and outcome.ratio is not None else None
-
-
-def _cell(value: Any) -> str:
-    """Shortest text that reads back equal; mappings as JSON."""
-    if value is None:
-        return ""
-    if isinstance(value, dict):
-        return json.dumps(value, ensure_ascii=False)
-    if isinstance(value, bool):
-        return str(value).lower()
-    return repr(value) if isinstance(value, float) else str(value)
 
 
 def text(outcomes: Sequence[Outcome]) -> str:
