@@ -41,8 +41,10 @@ slurm-test:
 docs:
 	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict
 
+# What only proves results right may share the GPU, and compiles side by side; what times it has it alone.
 test-gpu:
-	$(PYTHON) -m pytest tests/gpu
+	$(PYTHON) -m pytest tests/gpu -m shares_gpu -n 8
+	$(PYTHON) -m pytest tests/gpu -m "not shares_gpu"
 
 bench:
 	$(PYTHON) bench/bench_space.py

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -23,6 +24,9 @@ from sweeper.worker.pool import DeviceWorker
 __all__ = ["QUICK", "Bench", "OnBench", "matrices", "no_gpu", "sizes"]
 
 QUICK = MeasureProtocol(warmup_ms=1.0, min_samples=3, max_samples=6, max_seconds=0.2, deadline_s=20.0)
+
+# Of several test processes each would refuse a GPU that another has.
+SIDE_BY_SIDE = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) > 1
 
 _ASK = "import pycuda.driver as d; d.init(); d.Device(0)"
 
@@ -52,7 +56,7 @@ class Bench:
     def __init__(self, backend: str, folder: Path) -> None:
         self.backend = backend
         self.folder = folder
-        self.worker = DeviceWorker(backend)
+        self.worker = DeviceWorker(backend, allow_shared=SIDE_BY_SIDE)
         self.target, self.identity = self.worker.open()
         self.builder = make_builder(backend, "auto", cache=True)
         self._prepared: tuple[str, str] | None = None

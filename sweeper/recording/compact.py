@@ -25,7 +25,7 @@ from sweeper.recording.row import Recorded
 from sweeper.recording.shared import shared_of, sharing
 from sweeper.recording.trials import foreign
 
-__all__ = ["FORMAT", "of_compact", "write_compact"]
+__all__ = ["FORMAT", "notes_of", "of_compact", "write_compact"]
 
 FORMAT = "sweeper-space"
 _VERSION = 1
@@ -61,6 +61,17 @@ def write_compact(path: Path, rows: Sequence[Recorded], notes: Mapping[str, Any]
         table.writerow([*(json.dumps(row.params[name]) for name in names), *_figures(row)])
     # Without a time of writing, equal rows give equal bytes.
     atomic_write(path, gzip.compress(text.getvalue().encode(), 9, mtime=0))
+
+
+def notes_of(path: Path) -> dict[str, Any]:
+    """What the first line of the compact recording at `path` says. Raises StorageError where it is none."""
+    try:
+        head = json.loads(gzip.decompress(path.read_bytes()).decode().partition("\n")[0].removeprefix("#"))
+        if head["format"] != FORMAT:
+            raise foreign(path, f"its format is {head['format']!r}")
+    except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
+        raise foreign(path, str(error)) from error
+    return dict(head)
 
 
 def of_compact(path: Path, text: str) -> Iterator[Recorded]:
