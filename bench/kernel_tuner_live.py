@@ -104,6 +104,11 @@ def main(given: Sequence[str] | None = None) -> int:
         return launch_of(spec, point(params), dims, limits).block
 
     util.get_thread_block_dimensions = threads
+
+    # Not a lambda, whose text Kernel Tuner would parse.
+    def recorded(params: Mapping[str, Any]) -> bool:
+        return tuple(params[name] for name in names) in allowed
+
     options = plain_source(spec, spec.default_point)[1]
 
     def tell(result: Mapping[str, Any]) -> float:
@@ -121,7 +126,7 @@ def main(given: Sequence[str] | None = None) -> int:
         {name: sorted({row.params[name] for row in rows}) for name in names},
         grid_div_x=[],
         grid_div_y=[],
-        restrictions=lambda params: tuple(params[name] for name in names) in allowed,
+        restrictions=recorded,
         smem_args={"size": lambda params: launch_of(spec, point(params), dims, limits).shared_bytes},
         lang="PYCUDA",
         compiler_options=options,

@@ -102,6 +102,38 @@ def test_a_unit_in_flight_is_built_once(builder: GatedBuilder) -> None:
         assert builder.started == ["a", "a"], "what is done is the cache's business"
 
 
+def test_idle_builders_build_beforehand_and_one_is_kept_for_what_is_asked(builder: GatedBuilder) -> None:
+    with BuildPool(builder, workers=4, arch="sm_90", deadline_s=5) as pool:
+        assert pool.spare == 3
+        pool.submit(unit("asked"))
+        assert pool.spare == 2
+        pool.build_ahead(unit("likely"))
+        pool.build_ahead(unit("likely"))
+        pool.build_ahead(unit("asked"))
+        assert pool.spare == 1
+        wait_for(lambda: len(builder.started) == 2)
+        builder.gate.set()
+        wait_for(lambda: pool.spare == 3)
+        assert builder.started == ["asked", "likely"]
+
+
+def test_what_was_built_beforehand_is_not_built_again_and_counts_as_this_runs(builder: GatedBuilder) -> None:
+    with BuildPool(builder, workers=4, arch="sm_90", deadline_s=5) as pool:
+        builder.gate.set()
+        pool.build_ahead(unit("a"))
+        pool.build_ahead(unit("bad"))
+        wait_for(lambda: not pool._in_flight)
+        assert not pool.submit(unit("a")).result(0).cached
+        with pytest.raises(TrialFailed, match="error: bad"):
+            pool.submit(unit("bad")).result(0)
+        assert sorted(builder.started) == ["a", "bad"]
+
+
+def test_a_single_builder_builds_nothing_beforehand(builder: GatedBuilder) -> None:
+    with BuildPool(builder, workers=1, arch="sm_90", deadline_s=5) as pool:
+        assert pool.spare == 0
+
+
 def test_closing_cancels_what_waits_and_ends_what_runs(builder: GatedBuilder) -> None:
     pool = BuildPool(builder, workers=1, arch="sm_90", deadline_s=5)
     running, waiting = pool.submit(unit("a")), pool.submit(unit("b"))

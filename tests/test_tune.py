@@ -37,6 +37,7 @@ class FakeWorld:
     target = target("h200")
     identity = DeviceIdentity(name="fake", uuid="GPU-1")
     capacity = 1
+    spare_builders = 0
 
     def __init__(
         self, answer: Callable[[Point], float | TrialFailed | None], *, measured: bool = True
@@ -45,6 +46,7 @@ class FakeWorld:
         self.time_source = TimeSource.MEASURED if measured else TimeSource.PREDICTED
         self.devices = [self.identity]
         self.submitted: list[Point] = []
+        self.built_ahead: list[Point] = []
         self.finished: list[Point] = []
         self.best_seen: list[float] = []
         self.stop_above_ms: float | None = None
@@ -83,6 +85,9 @@ class FakeWorld:
         return Outcome(
             check=RIGHT, build=ticket.build.result() if ticket.build else None, launch=None, timing=timing
         )
+
+    def build_ahead(self, points: Any) -> None:
+        self.built_ahead += points
 
     def baseline(self, library: str) -> Ticket:
         return Ticket(None, library=library, device=self.identity)
@@ -132,7 +137,7 @@ def by_tile(point: Point) -> float:
 def run(world: FakeWorld, memory: Memory | None = None, **options: Any) -> tuple[Tally, Memory]:
     memory = memory or Memory()
     chosen = {"budget": None, "lookahead": 2, **options}
-    strategy = make(chosen.pop("search", "grid"), space(), 0)
+    strategy = make(chosen.pop("search", "grid"), space(), 0, chosen.pop("search_options", None))
     return tune(study_of(world), space(), lambda: strategy, memory, Ears(memory), **chosen), memory
 
 
@@ -367,6 +372,36 @@ class TestAskingAhead:
 
     def test_a_search_that_learns_is_asked_no_further_than_told(self) -> None:
         assert self.far(100, lookahead=2, search="tpe")[0] == 1
+
+
+class TestBuildingWhatMayBeAsked:
+    def searched(self, spare: int, **options: Any) -> tuple[FakeWorld, list[Any]]:
+        world = FakeWorld(by_tile)
+        world.spare_builders = spare
+        _, memory = run(
+            world, **{"search": "guided", "search_options": {"startup": 2}, "lookahead": 1, **options}
+        )
+        return world, [t.params["tile"] for t in memory.trials]
+
+    def test_idle_builders_change_nothing_of_what_is_asked(self) -> None:
+        idle, busy = self.searched(3), self.searched(0)
+        assert idle[1] == busy[1]
+        assert idle[0].built_ahead
+        assert not busy[0].built_ahead
+
+    def test_what_is_built_beforehand_is_within_the_budget(self) -> None:
+        world, _ = self.searched(3, budget=3)
+        assert len(world.built_ahead) <= 2
+
+    def test_what_an_earlier_run_measured_is_not_built(self) -> None:
+        _, memory = run(FakeWorld(by_tile))
+        world = FakeWorld(by_tile)
+        world.spare_builders = 3
+        run(world, Memory(memory.trials), search="guided", search_options={"startup": 2}, lookahead=1)
+        assert not world.built_ahead
+
+    def test_an_order_that_is_known_is_asked_for_instead(self) -> None:
+        assert not self.searched(3, search="random", search_options=None)[0].built_ahead
 
 
 class TestStoppingEarly:

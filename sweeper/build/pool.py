@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol, Self
@@ -52,22 +53,58 @@ class CachedBuilder(Builder, Protocol):
         ...
 
 
+# Of the builders, so that what is asked for seldom waits for what may never be.
+_KEPT_FREE = 8
+# Older ones are found in the cache, where there is one.
+_MOST_AHEAD = 256
+
+
 class BuildPool:
-    """Up to `workers` builds at a time. A unit that is asked for again while it is built is built once."""
+    """Up to `workers` builds at a time. A unit that is asked for again while it is built is built once.
+
+    What nobody has asked for yet may be built beforehand, by builders that have nothing else to do.
+    """
 
     def __init__(self, builder: Builder, *, workers: int, arch: str, deadline_s: float) -> None:
         self.builder = builder
         self.arch = arch
         self.deadline_s = deadline_s
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="build")
+        self._workers = workers
         self._lock = threading.Lock()
         self._in_flight: dict[str, Future[Build]] = {}
+        self._ahead: dict[str, Future[Build]] = {}
 
     def submit(self, unit: TranslationUnit) -> Future[Build]:
         """The build of `unit`, to come: a Build, or TrialFailed as the future's exception.
 
         Callers that ask for one unit at once share one future, so none of them should cancel it.
         """
+        with self._lock:
+            ahead = self._ahead.pop(unit.digest, None)
+            if ahead is not None and not ahead.cancelled():
+                return ahead
+        return self._begin(unit)
+
+    @property
+    def spare(self) -> int:
+        """How many more builds can begin beforehand."""
+        with self._lock:
+            free = self._workers - len(self._in_flight)
+        return max(0, free - math.ceil(self._workers / _KEPT_FREE))
+
+    def build_ahead(self, unit: TranslationUnit) -> None:
+        """Begin to build `unit`, which may never be asked for; the first who does gets what became of it."""
+        with self._lock:
+            known = unit.digest in self._ahead or unit.digest in self._in_flight
+        if not known:
+            future = self._begin(unit)
+            with self._lock:
+                self._ahead[unit.digest] = future
+                if len(self._ahead) > _MOST_AHEAD:
+                    del self._ahead[next(iter(self._ahead))]
+
+    def _begin(self, unit: TranslationUnit) -> Future[Build]:
         with self._lock:
             running = self._in_flight.get(unit.digest)
             if running is not None and not running.cancelled():

@@ -41,6 +41,15 @@ class Evaluator(Protocol):
         """Wait until the problem is prepared. Raises TrialFailed (it does not fit), SetupError."""
         ...
 
+    @property
+    def spare_builders(self) -> int:
+        """How many points can be built beforehand without keeping those that were submitted from it."""
+        ...
+
+    def build_ahead(self, points: Sequence[Point]) -> None:
+        """Begin to build points of the prepared problem that may be submitted later, or never."""
+        ...
+
     def submit(self, point: Point) -> Ticket:
         """Begin to build `point`, and to run it as soon as that is done; returns at once."""
         ...

@@ -92,10 +92,17 @@ class LiveEvaluator:
     def ready(self) -> None:
         self._group.ready()
 
-    def build_ahead(self, spec: KernelSpec, points: Sequence[Point]) -> None:
-        """Begin to build `points`, which may be of a problem that is yet to be prepared; returns at once."""
+    @property
+    def spare_builders(self) -> int:
+        # In the emulator builds would take the processors from what runs.
+        return self._pool.spare if self.time_source is TimeSource.MEASURED else 0
+
+    def build_ahead(self, points: Sequence[Point]) -> None:
+        if self._problem is None:
+            raise AssertionError("prepare comes first")
+        spec, _ = self._problem
         for point in points:
-            self._pool.submit(translation_unit(spec, point))
+            self._pool.build_ahead(translation_unit(spec, point))
 
     def submit(self, point: Point) -> Ticket:
         if self._problem is None:

@@ -24,6 +24,7 @@ class ReplayEvaluator:
     backend = "replay"
     time_source = TimeSource.REPLAYED
     capacity = 1
+    spare_builders = 0
 
     def __init__(self, config: BackendConfig, objective: str = "time") -> None:
         if not config.path:
@@ -48,6 +49,9 @@ class ReplayEvaluator:
 
     def ready(self) -> None:
         """Nothing is waited for."""
+
+    def build_ahead(self, points: Sequence[Point]) -> None:
+        """Nothing is built."""
 
     def submit(self, point: Point) -> Ticket:
         return Ticket(point, device=self.identity)

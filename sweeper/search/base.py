@@ -50,6 +50,13 @@ class Strategy(Protocol):
         """Whether `row` was asked or told."""
         ...
 
+    def likely(self, count: int) -> list[int]:
+        """Up to `count` rows, neither asked nor told, that may well be asked next: worth building beforehand.
+
+        The likeliest first; none where nothing is known. It changes nothing of what is asked.
+        """
+        ...
+
 
 class SpaceStrategy(ABC):
     """The bookkeeping that all strategies share; a subclass says which unseen row comes next."""
@@ -103,6 +110,11 @@ class SpaceStrategy(ABC):
     def has_taken(self, row: int) -> bool:
         """Whether `row` was asked or told."""
         return bool(self._taken[row])
+
+    def likely(self, count: int) -> list[int]:
+        """Rows that may well be asked next."""
+        del count
+        return []
 
     @abstractmethod
     def _propose(self) -> int:

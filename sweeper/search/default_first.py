@@ -42,3 +42,7 @@ class DefaultFirst:
 
     def has_taken(self, row: int) -> bool:
         return (self._begun and row == self._row) or self._strategy.has_taken(row)
+
+    def likely(self, count: int) -> list[int]:
+        """What the strategy may well ask next."""
+        return self._strategy.likely(count)

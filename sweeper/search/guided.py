@@ -44,6 +44,8 @@ _ALL_KEPT = 200
 _DRAWN = 8_000
 _CENTRES = 30
 _ESTIMATE_LEVELS = 16
+_LIKELY = 64
+"""By each estimate, before there is a model."""
 
 
 class Guided(SpaceStrategy):
@@ -72,6 +74,7 @@ class Guided(SpaceStrategy):
         self._shuffle = Shuffle(len(space), np.random.default_rng(seed))
         self._spread: Spread | None = Spread(space, np.random.default_rng([seed, 3]))
         self._first = _favourites(estimates, math.ceil(self._options["startup"] / 2))
+        self._favourites = _favourites(estimates, _LIKELY)
         self._views = _views(space, estimates)
         self._groups = Groups([int(v.max()) + 1 for v, _ in self._views], [o for _, o in self._views])
         self._covariances = [Relevance.believed(self._groups, beliefs) for beliefs in _BELIEFS]
@@ -135,6 +138,19 @@ class Guided(SpaceStrategy):
         if math.isinf(hoped[chosen]):
             return self._shuffle.draw_unless(self._taken)
         return int(self._candidates[chosen])
+
+    def likely(self, count: int) -> list[int]:
+        """What either model hopes most of, in turns; before there is one, the best by the estimates."""
+        if not self._posteriors:
+            return [row for row in self._favourites if not self._taken[row]][:count]
+        open_ = np.flatnonzero(~self._taken[self._candidates])
+        count = min(count, len(open_))
+        orders = []
+        for posterior in self._posteriors if count > 0 else ():
+            hoped = self._hoped(posterior)[open_]
+            best = np.argpartition(-hoped, count - 1)[:count]
+            orders.append(self._candidates[open_[best[np.argsort(-hoped[best], kind="stable")]]].tolist())
+        return list(dict.fromkeys(row for rank in zip(*orders, strict=True) for row in rank))[:count]
 
     def expected_gain(self) -> float | None:
         """What the speed of the most promising unseen point is expected to gain on the best, relative to it.

@@ -104,6 +104,15 @@ class Transfer:
     def has_taken(self, row: int) -> bool:
         return row in self._given or self._strategy.has_taken(row)
 
+    def likely(self, count: int) -> list[int]:
+        """The best by what others say, corrected by what was told; then what the strategy may well ask."""
+        if self._left == 0:
+            return [row for row in self._strategy.likely(count) if row not in self._given]
+        hoped = self._expected + self._difference()[0]
+        hoped[self._asked] = math.inf
+        order = np.argsort(hoped, kind="stable")[: max(0, min(count, len(hoped) - len(self._asked)))]
+        return [row for row in self._rows[order].tolist() if not self._strategy.has_taken(row)]
+
     def _promising(self) -> int:
         """The row that may be fastest, the first of equals; it counts as asked."""
         while self._best:

@@ -204,6 +204,7 @@ class StudySearch:
             for row in rows:
                 queue.append((row, self._start(self._space.point(row))))
                 tally.asked += 1
+            self._build_ahead(strategy, limit - tally.asked)
             while libraries:
                 self._settle(libraries.pop(0))
             if not queue:
@@ -213,6 +214,18 @@ class StudySearch:
             with tally.timed("search"):
                 strategy.tell(row, objective_value(trial, self._study.objective))
             self.stopped = self._fail_fast and trial.status is not Status.OK
+
+    def _build_ahead(self, strategy: Strategy, left: int) -> None:
+        """Have idle builders build what the strategy may ask next; what it asks does not depend on that."""
+        world, tally = self._study.evaluator, self.tally
+        count = 0 if strategy.independent else min(world.spare_builders, left)
+        if count <= 0:
+            return
+        with tally.timed("search"):
+            points = [self._space.point(row) for row in strategy.likely(count)]
+        with tally.timed("store"):
+            unknown = [p for p in points if self._recorder.find(p.params, Role.CANDIDATE) is None]
+        world.build_ahead(unknown)
 
     def _start(self, point: Point | None, library: str | None = None, *, anew: bool = False) -> Asked:
         """Answer from an earlier trial of the same conditions, else begin to build and run."""

@@ -204,6 +204,20 @@ class SearchContract:
         second = drive(space, again, 15)
         assert len(set(first) | set(second)) == 30
 
+    def test_what_may_be_asked_next_is_open_and_saying_so_changes_nothing(self) -> None:
+        space = register_tiled()
+        quiet, telling = self.strategy(space, 3), self.strategy(space, 3)
+        for count in (0, 1, 5, 9, 5, 2, 40, 3) * 3:
+            likely = telling.likely(count)
+            assert len(likely) <= count
+            assert len(set(likely)) == len(likely)
+            assert not any(telling.has_taken(row) for row in likely)
+            rows = telling.ask(2)
+            assert rows == quiet.ask(2)
+            for row in rows:
+                quiet.tell(row, bowl(space, row))
+                telling.tell(row, bowl(space, row))
+
     def test_two_searches_do_not_disturb_each_other(self) -> None:
         space = register_tiled()
         alone = drive(space, self.strategy(space, 3), 20)
