@@ -127,7 +127,7 @@ class Bench:
         return Result(self._work(dims, tasks), tuple(found), best, warm, time.monotonic() - began)
 
     def _ahead(self, task: Task) -> None:
-        self._world.build_ahead(task.spec, [task.space.point(row) for row in task.rows])
+        self._world.build_ahead([task.space.point(row) for row in task.rows], task.spec)
 
     def _over(self) -> bool:
         return time.monotonic() > self._ends_s

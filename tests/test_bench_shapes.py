@@ -19,6 +19,7 @@ from test_evaluate import StubWorker as Device
 sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
 
 import bench_shapes
+import shapes_merge
 import shapes_results
 from shapes_data import FAMILIES, KINDS, Family, Rung, dims_of, kinds, suiting
 from shapes_queue import Shared, longest_first, serve
@@ -258,6 +259,36 @@ class TestTheTables:
         assert read_seeds(tmp_path / "fp32-shapes-rungs.csv") == [
             Seed("ours", dims_of("512x512x512"), {"tile": 8})
         ]
+
+    def test_of_several_runs_are_one_in_which_the_later_one_counts(self, tmp_path: Path) -> None:
+        def table(name: str, *found_at: tuple[str, float | None]) -> str:
+            rows, rungs, searched = [], [], []
+            for shape, ms in found_at:
+                if ms is None:
+                    rows.append({"shape": shape, "dtype": "float32", "verdict": "no time was left"})
+                    continue
+                one = replace(found("ours", ms), searched=(({"tile": 4}, ms),))
+                rows.append(shape_row(shape, WORK, [one], 0))
+                rungs += rung_rows(shape, WORK, [one], 0)
+                searched += searched_rows(shape, WORK, [one])
+            save(tmp_path, name, rows, rungs, searched, {"run": name})
+            return str(tmp_path / name)
+
+        first = table("first", ("512x512x512", 2.0), ("256x256x256", None), ("4096x4096x4096", 9.0))
+        later = table("later", ("256x256x256", 1.0), ("512x512x512", None), ("4096x4096x4096", 8.0))
+        assert shapes_merge.main([str(tmp_path), "both", first, later]) == 0
+        with (tmp_path / "both.csv").open(encoding="utf-8") as file:
+            times = {row["shape"]: float(row["time_ms"]) for row in csv.DictReader(file)}
+        assert list(times.items()) == [("256x256x256", 1.0), ("512x512x512", 2.0), ("4096x4096x4096", 8.0)]
+        with (tmp_path / "both-rungs.csv").open(encoding="utf-8") as file:
+            assert [float(row["time_ms"]) for row in csv.DictReader(file)] == [1.0, 2.0, 8.0]
+        record = json.loads((tmp_path / "both.json").read_text())
+        assert record == {"runs": [{"run": "first"}, {"run": "later"}]}
+
+        alone = table("alone", ("512x512x512", 2.0))
+        assert shapes_merge.main([str(tmp_path), "again", alone]) == 0
+        for ending in (".csv", "-rungs.csv", "-searched.csv", ".md"):
+            assert Path(f"{alone}{ending}").read_bytes() == (tmp_path / f"again{ending}").read_bytes()
 
     def test_have_every_column_that_a_row_may_have(self) -> None:
         row = shape_row("1x8x8", Work(1, 1e9, "float32", H200), [found("a", 2.0, final(2.0, 3.0, 4.0))], 0)

@@ -97,10 +97,12 @@ class LiveEvaluator:
         # In the emulator builds would take the processors from what runs.
         return self._pool.spare if self.time_source is TimeSource.MEASURED else 0
 
-    def build_ahead(self, points: Sequence[Point]) -> None:
-        if self._problem is None:
-            raise AssertionError("prepare comes first")
-        spec, _ = self._problem
+    def build_ahead(self, points: Sequence[Point], spec: KernelSpec | None = None) -> None:
+        """Begin to build `points` of the prepared problem, or of `spec` at one that is yet to be prepared."""
+        if spec is None:
+            if self._problem is None:
+                raise AssertionError("prepare comes first")
+            spec, _ = self._problem
         for point in points:
             self._pool.build_ahead(translation_unit(spec, point))
 

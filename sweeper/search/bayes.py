@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from sweeper.search.base import Number, SpaceStrategy, checked_options
 from sweeper.search.gaussian_process import Metric, Posterior, fitted
+from sweeper.search.one_thread import on_one_thread
 from sweeper.search.random import Shuffle
 from sweeper.space import Space
 
@@ -65,6 +66,7 @@ class Bayes(SpaceStrategy):
         if not asked and self._posterior is not None:
             self._add(row)
 
+    @on_one_thread
     def _propose(self) -> int:
         row = self._shuffle.draw_unless(self._taken) if self._is_starting() else self._promising()
         if self._posterior is not None:

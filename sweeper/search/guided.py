@@ -21,6 +21,7 @@ import numpy.typing as npt
 from sweeper.search.base import Number, SpaceStrategy, checked_options
 from sweeper.search.gain import expected_improvement
 from sweeper.search.gaussian_process import Posterior
+from sweeper.search.one_thread import on_one_thread
 from sweeper.search.random import Shuffle
 from sweeper.search.relevance import Beliefs, Groups, Relevance, fitted_relevance
 from sweeper.search.spread import Spread
@@ -87,6 +88,7 @@ class Guided(SpaceStrategy):
         self._refit_at = 0
         self._turn = 0
 
+    @on_one_thread
     def _observe(self, row: int, values: tuple[float, ...] | None, *, asked: bool) -> None:
         value = None if values is None else values[0]
         self._values[row] = value
@@ -96,6 +98,7 @@ class Guided(SpaceStrategy):
         if not asked and self._posteriors:
             self._add(row)
 
+    @on_one_thread
     def _propose(self) -> int:
         row = self._begin()
         if row is None:
@@ -139,6 +142,7 @@ class Guided(SpaceStrategy):
             return self._shuffle.draw_unless(self._taken)
         return int(self._candidates[chosen])
 
+    @on_one_thread
     def likely(self, count: int) -> list[int]:
         """What either model hopes most of, in turns; before there is one, the best by the estimates."""
         if not self._posteriors:
@@ -152,6 +156,7 @@ class Guided(SpaceStrategy):
             orders.append(self._candidates[open_[best[np.argsort(-hoped[best], kind="stable")]]].tolist())
         return list(dict.fromkeys(row for rank in zip(*orders, strict=True) for row in rank))[:count]
 
+    @on_one_thread
     def expected_gain(self) -> float | None:
         """What the speed of the most promising unseen point is expected to gain on the best, relative to it.
 

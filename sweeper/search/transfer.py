@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from sweeper.search.base import Strategy, Told
 from sweeper.search.gain import expected_gain
+from sweeper.search.one_thread import on_one_thread
 from sweeper.search.relevance import Beliefs, Groups, Relevance
 from sweeper.space import Space
 
@@ -104,6 +105,7 @@ class Transfer:
     def has_taken(self, row: int) -> bool:
         return row in self._given or self._strategy.has_taken(row)
 
+    @on_one_thread
     def likely(self, count: int) -> list[int]:
         """The best by what others say, corrected by what was told; then what the strategy may well ask."""
         if self._left == 0:
@@ -113,6 +115,7 @@ class Transfer:
         order = np.argsort(hoped, kind="stable")[: max(0, min(count, len(hoped) - len(self._asked)))]
         return [row for row in self._rows[order].tolist() if not self._strategy.has_taken(row)]
 
+    @on_one_thread
     def _promising(self) -> int:
         """The row that may be fastest, the first of equals; it counts as asked."""
         while self._best:
