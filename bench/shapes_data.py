@@ -102,6 +102,10 @@ _GEMV = {
 _STREAMED = {
     "down": [1, 2, 4, 8], "stages": [2, 3, 4, 5, 6, 8, 10, 12], "cluster": [1, 2, 4],
 }  # fmt: skip
+# 32 to 128 KiB under way in a multiprocessor, under the policy that rung 12 is faster with.
+_DIRECT = {
+    "across": [1, 2], "down": [2, 4, 8, 16], "buffers": [2, 3, 4, 6], "cluster": [1, 2, 4], "hint": [1],
+}  # fmt: skip
 _STREAM_K = {
     "bk": [16, 32, 64], "stages": [3, 4, 5, 6, 8, 10], "group": [8], "stream": [0, 1, 2, 3], "parts": [1, 2, 4, 8],
 }  # fmt: skip
@@ -122,24 +126,27 @@ _WGMMA = {"bk": [64], "group": [4, 8, 16], "order": [0, 2], "buffers": [2]}
 # of 132 multiprocessors.
 _SWAPPED = {
     "bn": [64, 128, 192, 256], "stages": [4, 5, 6, 8, 10, 12, 20], "splits": [1, 2, 3, 4], "waves": [0],
-    "hint": [0, 1], "blocks": [1, 2], "persistent": [132],
+    "hint": [0, 1], "ahead": [0, 2], "blocks": [1, 2], "persistent": [132],
 }  # fmt: skip
 _STREAM_16 = {
-    "bm": [64, 128, 192], "stages": [2, 3, 4, 5, 6, 8, 12], "group": [8], "waves": [0, 1, 2], "blocks": [1, 2],
+    "bm": [64, 128, 192, 256], "stages": [2, 3, 4, 5, 6, 8, 12], "group": [8, 16], "waves": [0, 1, 2],
+    "ahead": [0, 2, 4], "blocks": [1, 2],
     "splits": [0, 1, 2, 3, 4, 8, 16, 32, 64, 66, 128], "persistent": [132],
 }  # fmt: skip
 
 HALF = (
     Rung("streamed_gemv", _on("gemv"), _STREAMED, (56, 56)),
+    Rung("direct_gemv", _on("gemv"), _DIRECT, (48, 48)),
     Rung("wgmma_swapped", _on("gemv skinny few"), _SWAPPED, (48, 24)),
     Rung(
         "wgmma_persistent",
         _on("large few"),
-        {**_WGMMA, "buffers": [1], "blocks": [1], "hint": [0, 3]},
+        {**_WGMMA, "bn": [64, 128, 192, 224, 256], "buffers": [1], "blocks": [1], "hint": [0, 3]},
         (48, 24),
     ),
-    Rung("wgmma_pingpong", _on("large few"), _WGMMA, (32, 16)),
-    Rung("wgmma_stream_k", _on("few skinny"), _STREAM_16, (56, 24)),
+    Rung("wgmma_pingpong", _on("large few"), {**_WGMMA, "ahead": [0, 2]}, (32, 16)),
+    # Where whole tiles leave a part of the last wave idle, its share of a line of k-blocks is the way out.
+    Rung("wgmma_stream_k", _on("few skinny large"), _STREAM_16, (56, 24)),
     Rung("mma_sync", _on("odd few"), {"group": [8]}, (24, 12)),
 )
 

@@ -10,12 +10,12 @@ import pytest
 from bench_rig import Bench
 
 from sweeper.check.compose import Composer
-from sweeper.cli.session import feasible_space
 from sweeper.device import target
 from sweeper.errors import NoValidConfiguration, TrialFailed
 from sweeper.model import KernelSpec
 from sweeper.paths import kernels_dir
 from sweeper.problem import Problem, resolve
+from sweeper.resources.feasible import feasible_space
 from sweeper.resources.geometry import launch_of, why_not_launchable
 
 H200 = target("h200")
@@ -101,6 +101,18 @@ def test_blocks_that_wait_for_each_other_all_run_at_once() -> None:
         assert launch.blocks <= H200.sm_count * params["blocks"]
         assert params["blocks"] * (launch.shared_bytes + 1024) <= H200.max_shared_bytes + 1024
         assert params["cluster_m"] * params["cluster_n"] <= 2  # of four, some multiprocessors would have none
+
+
+@pytest.mark.parametrize(("layout", "slice_bytes"), [("nn", 4 * 64 * 128), ("nt", 224 * 128)])
+def test_columns_that_end_within_a_slice_have_room_for_the_whole_of_it(layout: str, slice_bytes: int) -> None:
+    """224 columns of B come as four slices of 64 where rows run along N, and as 224 rows where they run along K."""
+    spec = described("wgmma_persistent", f"++kernel.layout={layout}")
+    sizes = problem(spec, (5000, 5000, 5000)).dims
+    point = spec.default_point.of({**spec.default_point.params, "bn": 224})
+    assert feasible_space(spec, sizes, H200).why_infeasible(point) is None
+    launch = launch_of(spec, point, sizes, H200)
+    assert launch.shared_bytes == 4 * (128 * 128 + slice_bytes) + 2 * 8192 + 4 * 16
+    assert launch.grid[0] == 132
 
 
 WALK_CU = """

@@ -12,10 +12,10 @@ import pytest
 from bench_rig import Bench
 
 from sweeper.check.compose import Composer
-from sweeper.cli.session import feasible_space
 from sweeper.device import target
 from sweeper.model import KernelSpec
 from sweeper.paths import kernels_dir
+from sweeper.resources.feasible import feasible_space
 from sweeper.resources.geometry import launch_of, why_not_launchable
 
 H200 = target("h200")
@@ -62,6 +62,16 @@ __global__ void hits(int* found, int tiles, int depth, int workers) {
     }
   }
   found[unit] = seen == parts && next == depth ? count : 1000 + count;
+}
+"""
+UNRAVEL_CU = """
+#include "division.cuh"
+__global__ void places(int* found, int rows, int width) {
+  const int index = blockIdx.x * blockDim.x + threadIdx.x;
+  if (index >= rows * width) return;
+  int row, within;
+  streams::unravel(index, width, row, within);
+  found[index] = row == index / width && within == index % width;
 }
 """
 REFERENCE = """
@@ -113,6 +123,29 @@ def division(bench: Bench) -> KernelSpec:
         ],
         reference={"python": "division.py"},
     )
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 8, 11, 64])
+def test_tiles_are_laid_in_rows_of_any_width(bench: Bench, width: int) -> None:
+    """By a shift where the width is a power of two, by a division where it is none."""
+    scalars = ("rows", "width")
+    counts = REFERENCE.replace("tiles, depth", "rows, width").replace("tiles * depth", "rows * width")
+    (bench.folder / "places.py").write_text(counts)
+    spec = bench.load(
+        "places",
+        UNRAVEL_CU,
+        entry="places",
+        dims=["ROWS", "WIDTH"],
+        launch={"block": [32], "grid": ["ceil(ROWS * WIDTH / 32)"]},
+        args=[
+            {"name": "found", "shape": ["ROWS * WIDTH"], "direction": "out", "dtype": "int32"},
+            *({"name": name, "scalar": "int32", "value": name.upper()} for name in scalars),
+        ],
+        reference={"python": "places.py"},
+    )
+    check = bench.measure(spec, {"ROWS": 7, "WIDTH": width}, {}).check
+    assert check is not None
+    assert check.passed
 
 
 @pytest.mark.parametrize("waves", [0, 1, 2])
@@ -207,6 +240,41 @@ def test_rows_that_tma_cannot_read_are_copied_by_blocks_that_all_run_at_once(nam
         launch = launch_of(spec, spec.default_point.of(params), dims, H200)
         assert launch.grid[0] <= H200.sm_count * params.get("blocks", 1), params
         assert not params.get("together"), params
+
+
+def test_slabs_leave_through_the_ring_only_where_it_has_a_place_for_each() -> None:
+    """After a block's one tile: a stage holds 64 rows of 128 bytes that only the slab's own warpgroup read."""
+    for params in sample(described("wgmma_stream_k"), sizes(*SHAPES["square"]), most=4000):
+        if params["store"] == 3:
+            assert params["splits"] == 1, params
+            assert params["stages"] * params["bk"] >= params["bn"], params
+    seen = set()
+    for params in sample(described("wgmma_swapped"), sizes(*SHAPES["square"]), most=4000):
+        if params["store"] == 3:
+            rows = params["rows"]
+            slab = rows // 4 if rows > 128 and rows % 32 == 0 else rows // 2 if rows > 64 else rows
+            seen.add(rows)
+            assert params["splits"] == 1, params
+            assert slab <= 64, params
+            assert rows // slab <= params["stages"], params
+    assert {64, 96, 128, 192} <= seen
+    for params in sample(described("wgmma_pingpong"), sizes(*SHAPES["square"]), most=4000):
+        ring = params["stages"] * params["bk"] * (params["bm"] + params["bn"]) * 2
+        assert params["store"] < 3 or params["bm"] * params["bn"] * 2 <= ring, params
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_blocks_fetch_ahead_of_their_cluster_no_more_than_the_ring_holds(name: str) -> None:
+    """And only where there is something to meet for: with pieces of several tiles it would take too many registers."""
+    ahead = [
+        params for params in sample(described(name), sizes(*SHAPES["square"]), most=4000) if params["ahead"]
+    ]
+    assert ahead
+    for params in ahead:
+        assert params["ahead"] <= params["stages"], params
+        assert name == "wgmma_pingpong" or params["splits"] > 0, params
+        cluster = params.get("cluster", params.get("cluster_m", 1) * params.get("cluster_n", 1))
+        assert name == "wgmma_pingpong" or cluster > 1, params
 
 
 def test_few_rows_get_the_fewest_columns_of_a_product_that_hold_them() -> None:

@@ -49,6 +49,7 @@ LAID: list[dict[str, int]] = [
     {"bm": 256, "bn": 128, "cluster_m": 2},
     {"bm": 128, "bn": 128, "bk": 128, "stages": 3, "cluster_n": 2, "order": 2},
     {"bm": 192, "bn": 192, "consumers": 3, "buffers": 1},
+    {"bn": 224, "cluster_m": 2, "defer": 1},
 ]
 # What the points below differ from.
 BASE = {
@@ -73,6 +74,12 @@ PERSISTENT: list[dict[str, int]] = [
     {"bm": 64, "bn": 64, "consumers": 1, "buffers": 1, "stages": 6, "bk": 128, "order": 2, "group": 16},
     {"bm": 128, "bn": 128, "consumers": 1, "blocks": 2, "stages": 3},
     {"bm": 128, "bn": 128, "bk": 128, "stages": 3, "cluster_m": 2},
+    {"bn": 224, "cluster_m": 2, "defer": 1, "buffers": 1},
+    {"bn": 224, "cluster_n": 2},
+    {"bm": 64, "bn": 96, "consumers": 1, "stages": 6},
+    {"bm": 256, "bn": 160, "stages": 3, "cluster_n": 2, "buffers": 1},
+    {"bn": 224, "store": 1, "buffers": 1},
+    {"bn": 224, "store": 0, "buffers": 1},
     {"store": 1, "buffers": 1},
     {"store": 0, "buffers": 1, "cluster_m": 2},
     {"store": 0, "buffers": 1, "bm": 64, "bn": 128, "consumers": 1},

@@ -11,10 +11,10 @@ import pytest
 from bench_rig import QUICK, Bench, no_gpu
 
 from sweeper.build.source import translation_unit
-from sweeper.cli.session import feasible_space
 from sweeper.kernel import description as kernel
 from sweeper.model import KernelSpec, Point
 from sweeper.paths import conf_dir
+from sweeper.resources.feasible import feasible_space
 
 pytestmark = pytest.mark.skipif(no_gpu(), reason="no GPU, or no PyCUDA")
 
@@ -89,6 +89,14 @@ CONFIGURATIONS: dict[str, list[dict[str, int]]] = {
         tile(128, 128, 2, 4, cluster_n=2, waves=2),
         tile(64, 128, 1, 4, cluster_m=2, splits=3),
         tile(64, 64, 1, 4, splits=1, store=1),
+        tile(64, 128, 1, 8, splits=1, store=1),
+        tile(64, 128, 1, 8, splits=1, store=1, cluster_m=2, ahead=2),
+        tile(64, 128, 1, 4, splits=1, store=3, cluster_m=2, ahead=4, hint=1),
+        tile(64, 128, 1, 4, splits=2, cluster_n=2, ahead=1),
+        tile(128, 256, 2, 4, splits=1, store=3),
+        tile(128, 256, 2, 4, splits=1, store=3, cluster_n=2, ahead=2, group=16),
+        tile(128, 128, 1, 3, splits=1, store=3, bk=128, cluster_m=2, ahead=2),
+        tile(192, 192, 3, 4, splits=1, store=3),
     ],
     "wgmma_swapped": [
         rows(8, 128, 2, 8),
@@ -110,6 +118,12 @@ CONFIGURATIONS: dict[str, list[dict[str, int]]] = {
         rows(64, 128, 2, 6, cluster=2, splits=1),
         rows(64, 128, 2, 6, cluster=2, splits=2),
         rows(96, 192, 3, 4, cluster=2),
+        rows(96, 192, 3, 5, cluster=2, splits=1, store=3, ahead=2),
+        rows(96, 192, 1, 4, splits=1, store=3),
+        rows(64, 128, 2, 6, cluster=2, splits=1, store=3, ahead=4),
+        rows(128, 256, 2, 4, cluster=2, splits=1, store=3, ahead=1),
+        rows(192, 64, 1, 4, splits=1, store=3),
+        rows(176, 192, 3, 4, cluster=2, splits=1, ahead=2),
     ],
     "wgmma_pingpong": [
         {"bm": 64, "bn": 256, "stages": 4},
@@ -117,6 +131,8 @@ CONFIGURATIONS: dict[str, list[dict[str, int]]] = {
         {"bm": 64, "bn": 128, "stages": 6, "store": 1, "buffers": 1},
         {"bm": 64, "bn": 64, "bk": 128, "stages": 4, "store": 0, "buffers": 1},
         {"bm": 64, "bn": 192, "stages": 4, "order": 2},
+        {"bm": 128, "bn": 128, "stages": 6, "cluster": 2, "store": 3, "ahead": 4, "group": 4, "order": 2},
+        {"bm": 64, "bn": 256, "stages": 4, "store": 3, "ahead": 1},
     ],
 }
 # What a launch leaves in the scratch is what the next ones find; and sums that depend on who comes first, and so

@@ -12,6 +12,9 @@
 //     consumer goes on with the next tile (store.cuh). Rows of C that TMA cannot write go the longer way. With DEFER a
 //     tile is only rounded, into half the registers, before the next one's first products are started, and leaves
 //     beneath those, a piece at a step: the tensor cores wait for the rounding alone.
+//
+//     32 columns more or less than whole slices of 64 fit tiles to the device too: 5000² are 800 tiles of 128×256, six
+//     waves and 8 tiles, but 920 of 128×224, which are not quite seven. B's last slice is fetched whole and half used.
 // 14  TMA reads only rows that begin at multiples of 16 bytes. Where they do not, all blocks copy the operand to
 //     rows that do, meet, and go on with the copy. That is read and written once, at the memory's pace, and is
 //     worth it for all but the flattest products.
@@ -24,9 +27,10 @@
 // a clock. Stores that held them up cost 3000 more a tile when they came all at once. What is left is power: the clock
 // stands at 1.98 GHz before a launch and at 1.6 GHz in it. Blocks that are not needed take from it: 8192³ is 0.8 %
 // faster on 128 multiprocessors, in 16 whole waves, than on 132.
-#include "../../common/grid.cuh"
+#include "../../common/cluster.cuh"
 #include "../../common/wgmma.cuh"
 #include "operand.cuh"
+#include "padded.cuh"
 #include "ring.cuh"
 #include "store.cuh"
 #include "tile_order.cuh"
@@ -81,21 +85,12 @@ __global__ void __launch_bounds__(CONSUMERS * 128 + 128, BLOCKS)
   constexpr int PARTS = BM / (64 * CONSUMERS), CLUSTER = CLUSTER_M * CLUSTER_N;
   constexpr unsigned SLABS_BYTES = STORE == store::DIRECT ? 0 : CONSUMERS * 4 * BUFFERS * store::SLAB_BYTES;
   static_assert(BM % (64 * CONSUMERS) == 0, "each consumer has parts of 64 rows");
-  static_assert(BN / 64 % BUFFERS == 0, "slabs take turns, from tile to tile");
+  static_assert((BN + 63) / 64 % BUFFERS == 0, "slabs take turns, from tile to tile");
 
-  // --- 14: rows at multiples of 16 bytes. One call in the code for both operands keeps compile times low.
+  // --- 14: rows at multiples of 16 bytes
   if (lda % 8 != 0 || ldb % 8 != 0) {
     constexpr int AT_ONCE = CONSUMERS == 3 || BLOCKS == 2 ? 2 : 8;  // or the copies' registers do not suffice
-#pragma unroll 1
-    for (int operand = 0; operand < 2; ++operand) {
-      const int ld = operand ? ldb : lda;
-      if (ld % 8 == 0) continue;
-      const int height = operand ? (TRANSPOSE_B ? N : K) : TRANSPOSE_A ? K : M;
-      const int length = operand ? (TRANSPOSE_B ? K : N) : TRANSPOSE_A ? M : K;
-      const int pitch = (length + 7) / 8 * 8;
-      grid::copy_padded<T, AT_ONCE>(operand ? b_copy : a_copy, pitch, operand ? B : A, ld, height, length);
-    }
-    grid::sync(met);
+    copy_padded_operands<T, TRANSPOSE_A, TRANSPOSE_B, AT_ONCE>(A, B, a_copy, b_copy, met, M, N, K, lda, ldb);
   }
 
   extern __shared__ __align__(1024) unsigned char memory[];
@@ -129,7 +124,9 @@ __global__ void __launch_bounds__(CONSUMERS * 128 + 128, BLOCKS)
   int row, column;
   locate(blockIdx.x / CLUSTER, row, column);
   if (CLUSTER > 1) {
-    hopper::cluster_sync();
+    __syncwarp();
+    hopper::cluster_arrive_relaxed();
+    hopper::cluster_wait();
   } else {
     __syncthreads();
   }
@@ -170,7 +167,7 @@ __global__ void __launch_bounds__(CONSUMERS * 128 + 128, BLOCKS)
     };
     // Rounded sums leave in pieces of 64 columns, through one slab of the warp's after the other. After the last tile
     // nobody needs the ring: there every piece has a slab of its own.
-    constexpr int SLABS = BN / 64, PIECES = PARTS * SLABS;
+    constexpr int SLABS = (BN + 63) / 64, PIECES = PARTS * SLABS;
     static_assert(STAGES * (ATile::BYTES + BTile::BYTES) >= CONSUMERS * 4 * PIECES * store::SLAB_BYTES);
     const unsigned last_slab = a_tiles + (threadIdx.x / 32 - 4) * PIECES * store::SLAB_BYTES;
     unsigned pairs[PARTS][BN / 4];
@@ -180,6 +177,9 @@ __global__ void __launch_bounds__(CONSUMERS * 128 + 128, BLOCKS)
       const unsigned through = last ? last_slab + piece * store::SLAB_BYTES : slab + buffer * store::SLAB_BYTES;
       store::one_slab<T, store::TMA>(pairs[part], piece % SLABS, through, &c_map, C, ldc, top, column, M, N);
     };
+    // So many k-blocks from the tile's first on are in stages that are filled again. Of the rest nobody is told: a
+    // block may end while the others of its cluster still compute.
+    int refills = (rows * columns - static_cast<int>(blockIdx.x) / CLUSTER + step - 1) / step * blocks_k - STAGES;
     // Of the tile before this one, beneath whose products it is stored.
     int stored_row = 0, stored_column = 0, pieces_left = 0;
     for (int tile = blockIdx.x / CLUSTER; tile < rows * columns; tile += step) {
@@ -212,10 +212,11 @@ __global__ void __launch_bounds__(CONSUMERS * 128 + 128, BLOCKS)
           }
         }
         wgmma::wait<1>();  // the step before this one is done
-        release(ring.released_before(2));
+        if (block - 1 < refills) release(ring.released_before(2));
       }
       wgmma::wait<0>();
-      release(ring.released_before(1));
+      if (blocks_k - 1 < refills) release(ring.released_before(1));
+      refills -= blocks_k;
 
       // --- 9: the tile's way to C
 #pragma unroll
@@ -239,6 +240,4 @@ __global__ void __launch_bounds__(CONSUMERS * 128 + 128, BLOCKS)
     }
     if (by_tma && threadIdx.x % 32 == 0) hopper::tma_store_wait_read<0>();
   }
-  // A block's shared memory must last as long as others of the cluster write to it or arrive at its barriers.
-  if (CLUSTER > 1) hopper::cluster_sync();
 }

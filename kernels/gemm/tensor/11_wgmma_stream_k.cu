@@ -14,18 +14,23 @@
 // Odd leading dimensions are dealt with as in rung 14: the operand is copied first.
 //
 // CLUSTER_M or CLUSTER_N blocks work on neighbouring tiles in step, and each loads a part of what they share for all.
+// Before they have met, nothing can be sent to another: the first AHEAD stages each loads for itself alone, for the
+// meeting takes a good part of what the first copy does.
+//
+// A block's one tile leaves when nobody multiplies any more. STORE 3 spares it the wait for a slab that TMA still
+// reads: every slab has a place of its own, where the rows of A were.
 //
 // On an H200 with a cold second-level cache, bfloat16: 64×64×65536 in 11.1 µs, 1.11 times as fast as cuBLASLt's best;
 // 256×4096×4096 in 18.3 µs, 1.12 times; 1023³, with both operands copied, in 16.8 µs, 1.66 times.
 #include "../../common/cluster.cuh"
-#include "../../common/grid.cuh"
 #include "operand.cuh"
+#include "padded.cuh"
 #include "streams.cuh"
 
 // A transposed operand lies in memory as K×M, or N×K. `nowhere` is what c_map is of where TMA cannot write rows of C.
 template <typename T, bool TRANSPOSE_A, bool TRANSPOSE_B, int BM, int BN, int BK, int CONSUMERS, int STAGES,
           int CLUSTER_M, int CLUSTER_N, int GROUP, int SPLITS, int TOGETHER, int WAVES, int HINT, int STORE,
-          int BLOCKS>
+          int AHEAD, int BLOCKS>
 __global__ void __launch_bounds__(CONSUMERS * 128 + 128, BLOCKS)
     gemm_wgmma_stream_k(const T* __restrict__ A, const T* __restrict__ B, T* __restrict__ C, T* a_copy, T* b_copy,
                         unsigned* met, float* partial, unsigned* arrived, const T* nowhere, int M, int N, int K,
@@ -48,9 +53,14 @@ __global__ void __launch_bounds__(CONSUMERS * 128 + 128, BLOCKS)
   constexpr int EVEN = 65536 / ((THREADS + 128) * BLOCKS) / 8 * 8;
   constexpr bool MOVES = SLABS * BN / 2 + 100 > EVEN;
   // A block of one piece knows which stages nobody fills again, and tells nobody that they are free.
-  constexpr bool ENDS = SPLITS > 0, EARLY = ENDS && CLUSTER == 1;
+  constexpr bool ENDS = SPLITS > 0;
+  // Stages that are filled before the block's threads, or the cluster's, have met.
+  constexpr int EARLY = ENDS && CLUSTER == 1 ? STAGES : AHEAD;
+  constexpr bool APART = STORE == store::IN_RING;
   static_assert(BM % (64 * CONSUMERS) == 0 && BN <= 256, "warpgroups cover the tile");
   static_assert(!TOGETHER || SPLITS > 1, "what is cut has parts");
+  static_assert(AHEAD == 0 || (ENDS && CLUSTER > 1 && AHEAD <= STAGES), "the first stages of a block of one piece");
+  static_assert(!APART || (SPLITS == 1 && STAGES * BK >= BN), "the ring has a place for every slab of the last tile");
   static_assert(!POOLED || BM * PITCH * 4 <= STAGES * (ATile::BYTES + BTile::BYTES), "sums fit the ring");
   // Columns that each of the parts finishes where sums are sent, and what it gets for it.
   constexpr int OWN = BN / (SENT ? SPLITS : 1);
@@ -59,15 +69,8 @@ __global__ void __launch_bounds__(CONSUMERS * 128 + 128, BLOCKS)
 
   // Rows that TMA cannot read are copied to where it can, by all blocks, before any of them computes.
   if (lda % 8 != 0 || ldb % 8 != 0) {
-#pragma unroll 1
-    for (int operand = 0; operand < 2; ++operand) {
-      const int ld = operand ? ldb : lda, height = operand ? (TRANSPOSE_B ? N : K) : TRANSPOSE_A ? K : M;
-      const int width = operand ? (TRANSPOSE_B ? K : N) : TRANSPOSE_A ? M : K;
-      if (ld % 8 != 0)
-        grid::copy_padded<T, (EVEN < 160 ? 4 : 8)>(operand ? b_copy : a_copy, (width + 7) / 8 * 8,
-                                                   operand ? B : A, ld, height, width);
-    }
-    grid::sync(met);
+    copy_padded_operands<T, TRANSPOSE_A, TRANSPOSE_B, (EVEN < 160 ? 4 : 8)>(A, B, a_copy, b_copy, met, M, N, K, lda,
+                                                                            ldb);
   }
 
   extern __shared__ __align__(1024) unsigned char tiles[];
@@ -87,7 +90,11 @@ __global__ void __launch_bounds__(CONSUMERS * 128 + 128, BLOCKS)
     return Division(tiles_m * tiles_n, (K + BK - 1) / BK, blockIdx.x / CLUSTER, gridDim.x / CLUSTER);
   };
   const auto locate = [&](int tile, int& row, int& column) {
-    tile_order::locate<GROUP, tile_order::BY_ROWS>(tile, tiles_m, tiles_n, row, column);
+    if (tiles_m <= GROUP) {  // one band
+      unravel(tile, tiles_m, column, row);
+    } else {
+      tile_order::locate<GROUP, tile_order::BY_ROWS>(tile, tiles_m, tiles_n, row, column);
+    }
     row = (row * CLUSTER_M + rank_m) * BM;
     column = (column * CLUSTER_N + rank_n) * BN;
   };
@@ -103,35 +110,60 @@ __global__ void __launch_bounds__(CONSUMERS * 128 + 128, BLOCKS)
     return true;
   };
   const Copier<HINT == 1> copier;
-  const auto fetch = [&] {
+  const auto fill = [&](const auto& boxes) {
     const unsigned barrier = ring.arrived();
     hopper::mbarrier_wait(ring.released(), ring.phase ^ 1);
     hopper::mbarrier_arrive_expect(barrier, ATile::BYTES + BTile::BYTES);
-    ATile::fetch(a_tiles + ring.stage * ATile::BYTES, row, block * BK, rank_n, [&](unsigned to, int x, int y) {
-      copier.template copy<(CLUSTER_N > 1)>(to, &a_map, barrier, x, y,
-                                            ((1 << CLUSTER_N) - 1) << (leader + rank_m * CLUSTER_N));
-    });
-    BTile::fetch(b_tiles + ring.stage * BTile::BYTES, column, block * BK, rank_m, [&](unsigned to, int x, int y) {
-      constexpr int COLUMN = CLUSTER_M == 1 ? 1 : 1 | 1 << CLUSTER_N;
-      copier.template copy<(CLUSTER_M > 1)>(to, &b_map, barrier, x, y, COLUMN << (leader + rank_n));
-    });
+    boxes(a_tiles + ring.stage * ATile::BYTES, b_tiles + ring.stage * BTile::BYTES, barrier);
     ++block;
     ring.advance();
+  };
+  const auto fetch = [&] {
+    fill([&](unsigned a, unsigned b, unsigned barrier) {
+      ATile::fetch(a, row, block * BK, rank_n, [&](unsigned to, int x, int y) {
+        copier.template copy<(CLUSTER_N > 1)>(to, &a_map, barrier, x, y,
+                                              ((1 << CLUSTER_N) - 1) << (leader + rank_m * CLUSTER_N));
+      });
+      BTile::fetch(b, column, block * BK, rank_m, [&](unsigned to, int x, int y) {
+        constexpr int COLUMN = CLUSTER_M == 1 ? 1 : 1 | 1 << CLUSTER_N;
+        copier.template copy<(CLUSTER_M > 1)>(to, &b_map, barrier, x, y, COLUMN << (leader + rank_n));
+      });
+    });
+  };
+  const auto fetch_alone = [&] {
+    fill([&](unsigned a, unsigned b, unsigned barrier) {
+#pragma unroll
+      for (int share = 0; share < CLUSTER_N; ++share) {
+        ATile::fetch(a, row, block * BK, share, [&](unsigned to, int x, int y) {
+          copier.template copy<false>(to, &a_map, barrier, x, y, 0);
+        });
+      }
+#pragma unroll
+      for (int share = 0; share < CLUSTER_M; ++share) {
+        BTile::fetch(b, column, block * BK, share, [&](unsigned to, int x, int y) {
+          copier.template copy<false>(to, &b_map, barrier, x, y, 0);
+        });
+      }
+    });
   };
 
   // The first copies of a block on its own need nobody, and start before its threads have met. With more than one
   // piece, what this takes of registers is too much.
   bool more = false;
   if (threadIdx.x == THREADS + 32) hopper::prefetch_map(&c_map);
+  if (threadIdx.x == THREADS + 64 && CLUSTER > 1) {
+    hopper::prefetch_map(&a_map);
+    hopper::prefetch_map(&b_map);
+  }
   if (threadIdx.x == THREADS) {
     if (SENT) {
       hopper::mbarrier_init(received, 1);
       hopper::mbarrier_arrive_expect(received, INBOX_BYTES);
     }
     ring.init(CONSUMERS * CLUSTER);
-    if (EARLY) {
+    if (EARLY > 0) {
       more = begin_piece();
-      for (int stage = 0; stage < STAGES && block < piece.to; ++stage) fetch();
+      for (int stage = 0; stage < EARLY && block < piece.to; ++stage) fetch_alone();
     }
   }
   if (CLUSTER > 1 || SENT) {
@@ -145,7 +177,7 @@ __global__ void __launch_bounds__(CONSUMERS * 128 + 128, BLOCKS)
   if (group == CONSUMERS) {
     if constexpr (MOVES) hopper::setmaxnreg_decrease<PRODUCER_REGISTERS<CONSUMERS, BLOCKS>>();
     if (threadIdx.x == THREADS) {
-      if (!EARLY) more = begin_piece();
+      if (EARLY == 0) more = begin_piece();
       for (; more; more = begin_piece()) {
         while (block < piece.to) fetch();
       }
@@ -230,6 +262,8 @@ __global__ void __launch_bounds__(CONSUMERS * 128 + 128, BLOCKS)
 
     for (Division work = divide(); work.next(piece);) {
       float sums[SLABS][BN / 2];
+      int row, column;
+      if (ENDS) locate(piece.tile, row, column);  // while the first copies are under way; else registers are dear
       for (int block = piece.from; block < piece.to; ++block) {
         hopper::mbarrier_wait(ring.arrived(), ring.phase);
         const unsigned long long a = ATile::descriptor(a_tiles + ring.stage * ATile::BYTES, group * SLABS * 64);
@@ -249,10 +283,11 @@ __global__ void __launch_bounds__(CONSUMERS * 128 + 128, BLOCKS)
         ring.advance();
       }
       wgmma::wait<0>();
-      if (!ENDS) release(ring.released_before());
+      if (!ENDS) {
+        release(ring.released_before());
+        locate(piece.tile, row, column);
+      }
 
-      int row, column;
-      locate(piece.tile, row, column);
       const int tile = piece.tile * CLUSTER + rank;
       // Of a tile that two share, the first part adds the other's sums to its own.
       const bool takes = !TOGETHER && piece.parts == 2 && piece.part == 0, gives = piece.parts > 1 && !takes;
@@ -303,21 +338,36 @@ __global__ void __launch_bounds__(CONSUMERS * 128 + 128, BLOCKS)
         }
       }
       if (!gives) {
+        if (APART && aligned) {
+          hopper::named_barrier(2 + group, 128);  // all four warps are done with the warpgroup's rows of A
 #pragma unroll
-        for (int i = 0; i < SLABS; ++i) {
-          const int top = row + (group * SLABS + i) * 64;
-          if (STORE == store::THROUGH && aligned) {
-            store_wide(sums[i], slab, C, ldc, top, column, M, N);
-          } else if (aligned) {
-            store::through<T, store::TMA, 1>(sums[i], slab, &c_map, C, ldc, top, column, M, N);
-          } else {
-            store::through<T, store::THROUGH, 1>(sums[i], slab, &c_map, C, ldc, top, column, M, N);
+          for (int i = 0; i < SLABS; ++i) {
+            const int first = (group * SLABS + i) * 64;
+            unsigned pairs[BN / 4];
+            store::round_all<T>(pairs, sums[i]);
+#pragma unroll
+            for (int s = 0; s < BN / 64; ++s) {
+              const unsigned place = ATile::own_box(a_tiles, first, s) + thread / 32 * store::SLAB_BYTES;
+              store::one_slab<T, store::TMA>(pairs, s, place, &c_map, C, ldc, row + first, column, M, N);
+            }
+          }
+        } else {
+#pragma unroll
+          for (int i = 0; i < SLABS; ++i) {
+            const int top = row + (group * SLABS + i) * 64;
+            if (STORE == store::THROUGH && aligned) {
+              store_wide(sums[i], slab, C, ldc, top, column, M, N);
+            } else if (STORE == store::TMA && aligned) {
+              store::through<T, store::TMA, 1>(sums[i], slab, &c_map, C, ldc, top, column, M, N);
+            } else {
+              store::through<T, store::THROUGH, 1>(sums[i], slab, &c_map, C, ldc, top, column, M, N);
+            }
           }
         }
       }
     }
 
-    if (STORE == store::TMA && aligned && threadIdx.x % 32 == 0) hopper::tma_store_wait_read<0>();
+    if (STORE != store::THROUGH && aligned && threadIdx.x % 32 == 0) hopper::tma_store_wait_read<0>();
     if (POOLED) hopper::cluster_sync();
     Division again = divide();
     while ((SPLITS > 2 || SPLITS == 0 || POOLED) && !SENT && again.next(piece)) {

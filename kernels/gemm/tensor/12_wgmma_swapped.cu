@@ -7,7 +7,9 @@
 // keep all of the memory busy (rung 11 says how), and the ring is deep.
 //
 // With more rows the same freedom fits the tiles to the device: 1536² are 144 tiles of 128×128, and a second wave of
-// them for 12, but 128 of 96×192. CLUSTER blocks have tiles below one another and load parts of B's tile for all.
+// them for 12, but 128 of 96×192. CLUSTER blocks have tiles below one another and load parts of B's tile for all, but
+// for the first AHEAD stages, which each loads for itself before they have met. STORE 3: slabs of a block's one tile
+// leave through places of their own in the ring, where columns of B were (rung 11 says why, of both).
 //
 // On an H200 with a cold second-level cache, bfloat16: 16×4096×4096 in 13.0 µs, which is 2.6 TB/s of B, and 1.23 times
 // as fast as cuBLASLt's best; 128×4096×4096 in 15.0 µs, 1.14 times.
@@ -16,7 +18,7 @@
 
 // `nowhere` is what c_map is of where TMA cannot write rows of C.
 template <typename T, int ROWS, int BN, int CONSUMERS, int STAGES, int CLUSTER, int SPLITS, int TOGETHER, int WAVES,
-          int HINT, int BLOCKS>
+          int HINT, int STORE, int AHEAD, int BLOCKS>
 __global__ void __launch_bounds__(CONSUMERS * 128 + 128, BLOCKS)
     gemm_wgmma_swapped(const T* __restrict__ A, const T* __restrict__ B, T* __restrict__ C, float* partial,
                        unsigned* arrived, const T* nowhere, int M, int N, int K, int lda, int ldb, int ldc,
@@ -33,6 +35,11 @@ __global__ void __launch_bounds__(CONSUMERS * 128 + 128, BLOCKS)
   constexpr unsigned SLAB_BYTES = (SLAB_ROWS + 15) / 16 * 16 * CHUNK * 2;
   // A warp stores sums of 4 rows and 8 columns at once: rows of sums in shared memory lie apart for it.
   constexpr int PITCH = TOGETHER ? BN + 4 : BN;
+  // A block of one piece knows which stages nobody fills again, and tells nobody that they are free.
+  constexpr bool ENDS = SPLITS > 0;
+  // Stages that are filled before the block's threads, or the cluster's, have met.
+  constexpr int EARLY = CLUSTER == 1 ? STAGES : AHEAD;
+  constexpr bool APART = STORE == store::IN_RING;
   constexpr int EVEN = 65536 / ((THREADS + 128) * BLOCKS) / 8 * 8;
   constexpr bool MOVES = SLABS * ROWS / 2 + 100 > EVEN;
   // A block begins with so many a thread: consumers that ask for more than the producer leaves wait without end.
@@ -40,6 +47,8 @@ __global__ void __launch_bounds__(CONSUMERS * 128 + 128, BLOCKS)
                               (CONSUMERS + 1) * EVEN,
                 "registers that warpgroups move are the block's own");
   static_assert(CLUSTER == 1 || !TOGETHER, "one kind of cluster at a time");
+  static_assert(AHEAD == 0 || (ENDS && CLUSTER > 1 && AHEAD <= STAGES), "the first stages of a block of one piece");
+  static_assert(!APART || (SPLITS == 1 && SLAB_ROWS <= 64 && ROWS / SLAB_ROWS <= STAGES), "the ring takes all slabs");
   static_assert(BN % (CHUNK * CONSUMERS) == 0, "warpgroups cover the tile");
   static_assert(ROWS % (ROWS > 64 ? 16 : 8) == 0 && ROWS <= 256, "slabs cover it");
   static_assert(!TOGETHER || (SPLITS > 1 && ROWS * PITCH * 4 <= STAGES * (A_BYTES + B_BYTES)), "sums fit the ring");
@@ -57,8 +66,9 @@ __global__ void __launch_bounds__(CONSUMERS * 128 + 128, BLOCKS)
   };
   // Neighbours share columns of B, where A has more rows than a tile.
   const auto locate = [&](int tile, int& row, int& column) {
-    row = (tile % tiles_m * CLUSTER + rank) * ROWS;
-    column = tile / tiles_m * BN;
+    unravel(tile, tiles_m, column, row);
+    row = (row * CLUSTER + rank) * ROWS;
+    column *= BN;
   };
   Division work = divide();
   Piece piece{};
@@ -73,29 +83,47 @@ __global__ void __launch_bounds__(CONSUMERS * 128 + 128, BLOCKS)
   };
   const Copier<(HINT > 0)> b_copier;
   const Copier<(HINT > 1)> a_copier;
-  const auto fetch = [&] {
+  const auto fill = [&](const auto& boxes_of_b) {
     const unsigned barrier = ring.arrived();
     hopper::mbarrier_wait(ring.released(), ring.phase ^ 1);
     hopper::mbarrier_arrive_expect(barrier, A_BYTES + B_BYTES);
-#pragma unroll
-    for (int chunk = 0; chunk < CHUNKS; ++chunk) {
-      if (chunk % CLUSTER != rank) continue;
-      b_copier.template copy<(CLUSTER > 1)>(b_tiles + ring.stage * B_BYTES + chunk * BOX_BYTES, &b_map, barrier,
-                                            column + chunk * CHUNK, block * DEPTH, (1 << CLUSTER) - 1);
-    }
+    boxes_of_b(b_tiles + ring.stage * B_BYTES, barrier);
     a_copier.template copy<false>(a_tiles + ring.stage * A_BYTES, &a_map, barrier, block * DEPTH, row, 0);
     ++block;
     ring.advance();
+  };
+  const auto fetch = [&] {
+    fill([&](unsigned to, unsigned barrier) {
+#pragma unroll
+      for (int chunk = 0; chunk < CHUNKS; ++chunk) {
+        if (chunk % CLUSTER != rank) continue;
+        b_copier.template copy<(CLUSTER > 1)>(to + chunk * BOX_BYTES, &b_map, barrier, column + chunk * CHUNK,
+                                              block * DEPTH, (1 << CLUSTER) - 1);
+      }
+    });
+  };
+  const auto fetch_alone = [&] {
+    fill([&](unsigned to, unsigned barrier) {
+#pragma unroll
+      for (int chunk = 0; chunk < CHUNKS; ++chunk) {
+        b_copier.template copy<false>(to + chunk * BOX_BYTES, &b_map, barrier, column + chunk * CHUNK, block * DEPTH,
+                                      0);
+      }
+    });
   };
 
   // The first copies of a block on its own need nobody, and start before its threads have met.
   bool more = false;
   if (threadIdx.x == THREADS + 32) hopper::prefetch_map(&c_map);
+  if (threadIdx.x == THREADS + 64 && CLUSTER > 1) {
+    hopper::prefetch_map(&b_map);
+    hopper::prefetch_map(&a_map);
+  }
   if (threadIdx.x == THREADS) {
     ring.init(CONSUMERS * CLUSTER);
-    if (CLUSTER == 1) {
+    if (EARLY > 0) {
       more = begin_piece();
-      for (int stage = 0; stage < STAGES && block < piece.to; ++stage) fetch();
+      for (int stage = 0; stage < EARLY && block < piece.to; ++stage) fetch_alone();
     }
   }
   if (CLUSTER > 1) {
@@ -109,7 +137,7 @@ __global__ void __launch_bounds__(CONSUMERS * 128 + 128, BLOCKS)
   if (group == CONSUMERS) {
     if constexpr (MOVES) hopper::setmaxnreg_decrease<PRODUCER_REGISTERS<CONSUMERS, BLOCKS>>();
     if (threadIdx.x == THREADS) {
-      if (CLUSTER > 1) more = begin_piece();
+      if (EARLY == 0) more = begin_piece();
       for (; more; more = begin_piece()) {
         while (block < piece.to) fetch();
       }
@@ -118,7 +146,6 @@ __global__ void __launch_bounds__(CONSUMERS * 128 + 128, BLOCKS)
   } else {
     if constexpr (MOVES) hopper::setmaxnreg_increase<CONSUMER_REGISTERS<CONSUMERS, BLOCKS>>();
     const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
-    const unsigned slab = slabs + group * SLAB_BYTES;
     const bool by_tma = ldc % 8 == 0;
     const Counters<THREADS, 1> counters{arrived};
     const auto release = [&](unsigned barrier) {
@@ -134,6 +161,7 @@ __global__ void __launch_bounds__(CONSUMERS * 128 + 128, BLOCKS)
 
     while (work.next(piece)) {
       float sums[SLABS][ROWS / 2];
+      if (ENDS) locate(piece.tile, row, column);  // while the first copies are under way; else registers are dear
       for (block = piece.from; block < piece.to; ++block) {
         hopper::mbarrier_wait(ring.arrived(), ring.phase);
         const unsigned long long a = wgmma::descriptor_k(a_tiles + ring.stage * A_BYTES);
@@ -151,13 +179,15 @@ __global__ void __launch_bounds__(CONSUMERS * 128 + 128, BLOCKS)
         }
         wgmma::commit();
         wgmma::wait<1>();
-        if (block > piece.from) release(ring.released_before());
+        if (block > piece.from && (!ENDS || block - 1 + STAGES < piece.to)) release(ring.released_before());
         ring.advance();
       }
       wgmma::wait<0>();
-      release(ring.released_before());
+      if (!ENDS) {
+        release(ring.released_before());
+        locate(piece.tile, row, column);
+      }
 
-      locate(piece.tile, row, column);
       const bool takes = !TOGETHER && piece.parts == 2 && piece.part == 0, gives = piece.parts > 1 && !takes;
       if (gives || takes) {
         // In the workspace a thread's sums lie four after each other, and threads side by side.
@@ -200,34 +230,44 @@ __global__ void __launch_bounds__(CONSUMERS * 128 + 128, BLOCKS)
         }
       }
       if (!gives) {
-        // Turned round again by the way into shared memory: rows of 64 columns.
+        // Turned round again by the way into shared memory: rows of 64 columns. One loop for each way to C, or the
+        // instructions of the longer one would lie between those of the other's slabs.
+        const auto through_slabs = [&](const auto& empty) {
 #pragma unroll
-        for (int i = 0; i < SLABS; ++i) {
-          const int left = column + (group * SLABS + i) * CHUNK;
+          for (int i = 0; i < SLABS; ++i) {
+            const int left = column + (group * SLABS + i) * CHUNK;
 #pragma unroll
-          for (int top = 0; top < ROWS; top += SLAB_ROWS) {
-            if (by_tma && thread == 0) hopper::tma_store_wait_read<0>();
-            hopper::named_barrier(2 + group, 128);
+            for (int top = 0; top < ROWS; top += SLAB_ROWS) {
+              const unsigned slab = APART ? b_tiles + top / SLAB_ROWS * B_BYTES + (group * SLABS + i) * BOX_BYTES
+                                          : slabs + group * SLAB_BYTES;
+              if (!APART && thread == 0) hopper::tma_store_wait_read<0>();
+              // Nothing reads the slab any more: no copy, or no products of the warpgroup.
+              if (!APART || (i == 0 && top == 0)) hopper::named_barrier(2 + group, 128);
 #pragma unroll
-            for (int r = 0; r < SLAB_ROWS; r += 8) {
-              const int j = (top + r) / 2, at = r + lane % 8, chunk = warp * 2 + lane / 8 % 2;
-              hopper::stmatrix_x2_trans(slab + at * 128 + (chunk ^ at % 8) * 16,
-                                        store::pack(sums[i][j], sums[i][j + 1], T()),
-                                        store::pack(sums[i][j + 2], sums[i][j + 3], T()));
-            }
-            if (by_tma) hopper::fence_async_proxy();
-            hopper::named_barrier(2 + group, 128);
-            if (by_tma) {
-              if (thread == 0) {
-                hopper::tma_store(&c_map, slab, left, row + top);
-                hopper::tma_store_commit();
+              for (int r = 0; r < SLAB_ROWS; r += 8) {
+                const int j = (top + r) / 2, at = r + lane % 8, chunk = warp * 2 + lane / 8 % 2;
+                hopper::stmatrix_x2_trans(slab + at * 128 + (chunk ^ at % 8) * 16,
+                                          store::pack(sums[i][j], sums[i][j + 1], T()),
+                                          store::pack(sums[i][j + 2], sums[i][j + 3], T()));
               }
-            } else {
-              for (int at = warp * 16; at < SLAB_ROWS; at += 64) {
-                store::empty_slab(slab + at * 128, C, ldc, row + top + at, left, min(M, row + top + SLAB_ROWS), N);
-              }
+              hopper::fence_async_proxy();
+              hopper::named_barrier(2 + group, 128);
+              empty(slab, row + top, left);
             }
           }
+        };
+        if (by_tma) {
+          through_slabs([&](unsigned slab, int top, int left) {
+            if (thread != 0) return;
+            hopper::tma_store(&c_map, slab, left, top);
+            hopper::tma_store_commit();
+          });
+        } else {
+          through_slabs([&](unsigned slab, int top, int left) {
+            for (int at = warp * 16; at < SLAB_ROWS; at += 64) {
+              store::empty_slab(slab + at * 128, C, ldc, top + at, left, min(M, top + SLAB_ROWS), N);
+            }
+          });
         }
       }
     }
@@ -272,5 +312,5 @@ __global__ void __launch_bounds__(CONSUMERS * 128 + 128, BLOCKS)
     }
   }
   // A block's shared memory must last as long as others of the cluster read it or arrive at its barriers.
-  if (TOGETHER || CLUSTER > 1) hopper::cluster_sync();
+  if (TOGETHER || (CLUSTER > 1 && !ENDS)) hopper::cluster_sync();
 }

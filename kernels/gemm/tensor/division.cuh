@@ -6,6 +6,16 @@
 
 namespace streams {
 
+// Row and place in it of `index`, in rows of `width`. A block's first copy waits for it: a power of two spares it the
+// division.
+__device__ __forceinline__ void unravel(int index, int width, int& row, int& within) {
+  if ((width & (width - 1)) == 0) {
+    within = index & (width - 1), row = index >> (__ffs(width) - 1);
+  } else {
+    row = index / width, within = index - row * width;
+  }
+}
+
 // A worker's next piece: k-blocks `from` … `to` - 1 of a tile, which `parts` workers share, this one the `part`-th.
 struct Piece {
   int tile, from, to, part, parts, slot;

@@ -11,9 +11,10 @@
 template <wgmma::Major MAJOR, int EXTENT, int BK, int SHARES = 1>
 struct OperandTile {
   static constexpr bool ALONG_K = MAJOR == wgmma::Major::K;
-  static constexpr int SLICES = (ALONG_K ? BK : EXTENT) / 64, ROWS = ALONG_K ? EXTENT : BK;
+  // Of the last slice along M or N, half may be beyond the tile: it is fetched, and not read.
+  static constexpr int SLICES = ((ALONG_K ? BK : EXTENT) + 63) / 64, ROWS = ALONG_K ? EXTENT : BK;
   static constexpr unsigned SLICE_BYTES = ROWS * 128, BYTES = SLICES * SLICE_BYTES;
-  static_assert(EXTENT % 64 == 0 && BK % 64 == 0, "slices cover the tile");
+  static_assert(EXTENT % 32 == 0 && BK % 64 == 0, "slices cover the tile");
   static_assert(ALONG_K ? ROWS % (8 * SHARES) == 0 : SLICES % SHARES == 0, "blocks of a cluster fetch equal shares");
 
   // Calls copy(address, x, y) for each box of this block's share of the tile that begins at element `across` along M
@@ -39,6 +40,13 @@ struct OperandTile {
   __device__ static __forceinline__ unsigned long long descriptor(unsigned tile, int first = 0) {
     return ALONG_K ? wgmma::descriptor_k(tile + first * 128)
                    : wgmma::descriptor_mn(tile + first / 64 * SLICE_BYTES, BK);
+  }
+
+  // 64 rows of 128 bytes that nothing but products of the 64 elements from `first` on ever reads: those of the n-th 64
+  // of K, of a ring of such tiles.
+  __device__ static __forceinline__ unsigned own_box(unsigned tiles, int first, int n) {
+    return ALONG_K ? tiles + n * SLICE_BYTES + first * 128
+                   : tiles + n / (BK / 64) * BYTES + first / 64 * SLICE_BYTES + n % (BK / 64) * (64 * 128);
   }
 
   // What to add to it for 64 more elements along M or N, and for the k-th product of depth 16.

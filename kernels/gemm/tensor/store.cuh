@@ -8,6 +8,7 @@ namespace store {
 constexpr int DIRECT = 0;   // each thread its pairs of elements: any ldc, 16 bytes of a row at a time
 constexpr int THROUGH = 1;  // through shared memory: any ldc, 128 bytes of a row at a time
 constexpr int TMA = 2;      // through shared memory by TMA, behind the arithmetic: ldc a multiple of 8
+constexpr int IN_RING = 3;  // the same of a block's last tile, each slab through a place of its own where the ring was
 
 constexpr int ROWS = 16, COLUMNS = 64;      // of a slab, what a warp stores at once
 constexpr int SLAB_BYTES = ROWS * COLUMNS * 2;
@@ -64,8 +65,9 @@ __device__ __forceinline__ void direct(const unsigned (&pairs)[Pairs], T* C, int
   }
 }
 
-// The warp's 16 rows of 64 columns, from column 64·s on, into a slab of shared memory, swizzled as TMA reads it:
-// unit u of 16 bytes of row r lies at u ^ (r % 8), so the eight rows of an 8×8 matrix take all banks.
+// The warp's 16 rows of 64 columns (or what is left of them), from column 64·s on, into a slab of shared memory,
+// swizzled as TMA reads it: unit u of 16 bytes of row r lies at u ^ (r % 8), so the eight rows of an 8×8 matrix take
+// all banks.
 template <int Pairs>
 __device__ __forceinline__ void fill_slab(const unsigned (&pairs)[Pairs], int s, unsigned slab) {
   const int lane = threadIdx.x % 32;
@@ -73,6 +75,7 @@ __device__ __forceinline__ void fill_slab(const unsigned (&pairs)[Pairs], int s,
 #pragma unroll
   for (int unit = 0; unit < 8; unit += 2) {
     const int i = 16 * s + 2 * unit;
+    if (i >= Pairs) break;
     hopper::stmatrix_x4(row + ((unit + lane / 16) ^ lane % 8) * 16, pairs[i], pairs[i + 1], pairs[i + 2],
                         pairs[i + 3]);
   }
@@ -106,15 +109,52 @@ __device__ __forceinline__ void empty_slab(unsigned slab, T* C, int ldc, int row
   }
 }
 
-// Columns 64·s to 64·s + 63 of a warpgroup's 64 rows; `slab` is this warp's, and nothing reads it any more. `row` and
-// `column` are the warpgroup's first element. By TMA, the copy is still under way on return.
+// The first 32 columns of a slab to C, whose rows begin at multiples of 16 bytes: 16 bytes a lane.
+template <typename T>
+__device__ __forceinline__ void empty_half_slab(unsigned slab, T* C, int ldc, int row, int column, int M, int N) {
+  const int unit = threadIdx.x % 4, left = N - column - unit * 8;
+#pragma unroll
+  for (int half = 0; half < ROWS; half += 8) {
+    const int r = half + threadIdx.x % 32 / 4;
+    uint4 eight;
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(eight.x), "=r"(eight.y), "=r"(eight.z), "=r"(eight.w)
+                 : "r"(slab + r * 128 + (unit ^ r % 8) * 16)
+                 : "memory");
+    T* const to = C + static_cast<size_t>(row + r) * ldc + column + unit * 8;
+    if (row + r >= M || left <= 0) continue;
+    if (left >= 8) {
+      *reinterpret_cast<uint4*>(to) = eight;
+    } else {
+      store_pair(to, eight.x, left, true);
+      store_pair(to + 2, eight.y, left - 2, true);
+      store_pair(to + 4, eight.z, left - 4, true);
+      store_pair(to + 6, eight.w, left - 6, true);
+    }
+  }
+}
+
+// Columns 64·s to 64·s + 63 of a warpgroup's 64 rows, or the 32 that are left of them; `slab` is this warp's, and
+// nothing reads it any more. `row` and `column` are the warpgroup's first element. By TMA, the copy is still under way
+// on return.
 template <typename T, int STORE, int Pairs>
 __device__ __forceinline__ void one_slab(const unsigned (&pairs)[Pairs], int s, unsigned slab,
                                          const hopper::TensorMap* map, T* C, int ldc, int row, int column, int M,
                                          int N) {
   const int lane = threadIdx.x % 32, first = row + threadIdx.x % 128 / 32 * ROWS;
   if constexpr (STORE == DIRECT) {
-    direct(pairs, C, ldc, row, column, M, N, 16 * s, 16 * s + 16);
+    direct(pairs, C, ldc, row, column, M, N, 16 * s, min(16 * s + 16, Pairs));
+  } else if (16 * s + 16 > Pairs) {
+    // A box of the map would write to the next tile's columns.
+    __syncwarp();
+    fill_slab(pairs, s, slab);
+    __syncwarp();
+    if constexpr (STORE == TMA) {
+      empty_half_slab(slab, C, ldc, first, column + s * COLUMNS, M, N);
+      if (lane == 0) hopper::tma_store_commit();  // an empty group: who waits counts one a slab
+    } else {
+      empty_slab(slab, C, ldc, first, column + s * COLUMNS, M, min(N, column + 4 * Pairs));
+    }
   } else {
     __syncwarp();
     fill_slab(pairs, s, slab);

@@ -75,29 +75,35 @@ __device__ __forceinline__ void store_wide(const float (&sums)[Sums], unsigned s
   const int lane = threadIdx.x % 32, first = row + threadIdx.x % 128 / 32 * store::ROWS;
   unsigned pairs[Sums / 2];
   store::round_all<T>(pairs, sums);
-#pragma unroll
-  for (int s = 0; s < Sums * 2 / store::COLUMNS; ++s) {
-    const int left = column + s * store::COLUMNS;
+  const auto fill = [&](int s) {
     __syncwarp();
     store::fill_slab(pairs, s, slab);
     __syncwarp();
-    if (left + store::COLUMNS > N) {
-      store::empty_slab(slab, C, ldc, first, left, M, N);
-      continue;
-    }
-    uint4 units[4];
+  };
+  if (column + 2 * Sums <= N) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int r = i * 4 + lane / 8;
-      asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-                   : "=r"(units[i].x), "=r"(units[i].y), "=r"(units[i].z), "=r"(units[i].w)
-                   : "r"(slab + r * 128 + ((lane % 8) ^ (r % 8)) * 16)
-                   : "memory");
-    }
+    for (int s = 0; s < Sums * 2 / store::COLUMNS; ++s) {
+      fill(s);
+      uint4 units[4];
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int r = first + i * 4 + lane / 8;
-      if (r < M) *reinterpret_cast<uint4*>(C + static_cast<size_t>(r) * ldc + left + lane % 8 * 8) = units[i];
+      for (int i = 0; i < 4; ++i) {
+        const int r = i * 4 + lane / 8;
+        asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(units[i].x), "=r"(units[i].y), "=r"(units[i].z), "=r"(units[i].w)
+                     : "r"(slab + r * 128 + ((lane % 8) ^ (r % 8)) * 16)
+                     : "memory");
+      }
+      T* const to = C + static_cast<size_t>(first + lane / 8) * ldc + column + s * store::COLUMNS + lane % 8 * 8;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        if (first + i * 4 + lane / 8 < M) *reinterpret_cast<uint4*>(to + static_cast<size_t>(i * 4) * ldc) = units[i];
+      }
+    }
+  } else {
+#pragma unroll
+    for (int s = 0; s < Sums * 2 / store::COLUMNS; ++s) {
+      fill(s);
+      store::empty_slab(slab, C, ldc, first, column + s * store::COLUMNS, M, N);
     }
   }
 }
