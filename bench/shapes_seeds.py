@@ -94,6 +94,15 @@ class Seeded:
             rows += [row for row in more if row not in self._begun]
         return rows
 
+    def likely(self, count: int) -> list[int]:
+        """See Strategy."""
+        rest = [row for row in self._strategy.likely(count) if row not in self._begun]
+        return [*self._first, *rest][:count]
+
+    def has_taken(self, row: int) -> bool:
+        """See Strategy."""
+        return (row in self._begun and row not in self._first) or self._strategy.has_taken(row)
+
     def tell(self, row: int, value: Told) -> None:
         """See Strategy."""
         if isinstance(value, float):

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from shapes_data import Rung, dims_of
 from shapes_seeds import Seed, favourites, nearest
 
 from sweeper.check.compose import Composer
-from sweeper.cli.session import feasible_space
 from sweeper.device import Target
 from sweeper.errors import ConfigError, KernelError, NoValidConfiguration
 from sweeper.kernel.layout import layout_of
 from sweeper.model import KernelSpec, Point
 from sweeper.problem import Problem, resolve
 from sweeper.resources import roofline_ms
+from sweeper.resources.feasible import feasible_space
 from sweeper.space import Space
 
 __all__ = ["INPUTS_SEED", "Task", "Tasks"]
@@ -64,7 +66,7 @@ class Tasks:
             space = feasible_space(spec, problem.dims, self._limits)
         except (NoValidConfiguration, ConfigError) as error:
             return str(error).partition("\n")[0]
-        known = [Point.of(params) for params in nearest(seeds, rung.kernel, dims, _SEEDS)]
+        known = _points(spec, nearest(seeds, rung.kernel, dims, _SEEDS))
         rows = [row for point in (*known, spec.default_point) if (row := space.row(point)) is not None]
         work = problem.flops, problem.bytes
         rows += favourites(spec, space, problem.dims, self._limits, work, _FAVOURITES)
@@ -90,3 +92,12 @@ class Tasks:
             return self._composer.compose(chosen)[0]
         except (ConfigError, KernelError) as error:
             return error.message
+
+
+def _points(spec: KernelSpec, seeds: Sequence[Mapping[str, Any]]) -> list[Point]:
+    """The configurations of earlier runs that this kernel still has."""
+    points = []
+    for params in seeds:
+        with contextlib.suppress(ValueError):
+            points.append(spec.point_of(params))
+    return points

@@ -307,6 +307,17 @@ class KernelSpec:
     def default_point(self) -> Point:
         return Point(tuple((p.name, p.default) for p in self.params))
 
+    def point_of(self, params: Mapping[str, Value]) -> Point:
+        """The configuration `params`, in the description's order.
+
+        A parameter that they lack stands at its default: one that a kernel got after they were recorded leaves it, at
+        its default, as it was. Raises ValueError that names what this kernel has no parameter for.
+        """
+        unknown = sorted(set(params) - {p.name for p in self.params})
+        if unknown:
+            raise ValueError(f"{self.name} has no parameter {', '.join(unknown)}")
+        return Point(tuple((p.name, params.get(p.name, p.default)) for p in self.params))
+
     @property
     def arrays(self) -> tuple[ArraySpec, ...]:
         return tuple(a for a in self.args if isinstance(a, ArraySpec))

@@ -625,7 +625,7 @@ class TestLoading:
             loading.load_kernel({**ROW, "shape": "small", "kernel_digest": "0123456789abcdef"})
 
     def test_other_parameters_than_the_kernel_has_are_named(self, built: list[str]) -> None:
-        with pytest.raises(KernelError, match="other parameters than the row: tyle"):
+        with pytest.raises(KernelError, match="has no parameter tyle, and the row has it"):
             loading.load_kernel({**ROW, "shape": "small", "params": '{"tile": 8, "tyle": 1}'})
 
     def test_what_cannot_run_here_is_not_compiled(self, built: list[str]) -> None:

@@ -59,6 +59,20 @@ def loaded(folder: Path, **changes: Any) -> KernelSpec:
     return load(description(**changes), folder / "scale.yaml")
 
 
+def test_a_recorded_configuration_stands_at_the_default_of_what_came_later(folder: Path) -> None:
+    spec = loaded(
+        folder, params={"width": [64, 128], "later": [0, 1]}, default={"width": 128, "later": 0},
+        defines={"LATER": "later"},
+    )  # fmt: skip
+    assert spec.point_of({"width": 64}).params == {"width": 64, "later": 0}
+    assert spec.point_of({"later": 1, "width": 64}).params == {"width": 64, "later": 1}
+    assert spec.point_of({"width": 32}).params["width"] == 32, (
+        "levels are what is searched, not what there is"
+    )
+    with pytest.raises(ValueError, match="scale has no parameter height"):
+        spec.point_of({"width": 64, "height": 2})
+
+
 def test_a_description_becomes_a_spec(folder: Path) -> None:
     spec = loaded(folder, default={"width": 128})
     assert spec.default_point.params == {"width": 128}

@@ -106,8 +106,8 @@ def _wanted(choice: Any) -> _Wanted:
 
 def _of_row(row: Mapping[str, Any]) -> _Wanted:
     """What a row says. Raises ConfigError where it is not a configuration that was proved right."""
-    from sweeper.dispatch.read import parse_shape
     from sweeper.kernel.layout import layout_of
+    from sweeper.kernel.sizes import parse_shape
 
     missing = [name for name in ("kernel", "params") if not row.get(name)]
     if missing:
@@ -166,11 +166,10 @@ def _described(
 
 
 def _point(spec: KernelSpec, params: Mapping[str, Value]) -> Point:
-    names = [param.name for param in spec.params]
-    if set(names) != set(params):
-        different = ", ".join(sorted(set(names) ^ set(params)))
-        raise KernelError(f"{spec.name} has other parameters than the row: {different}")
-    return Point(tuple((name, params[name]) for name in names))
+    try:
+        return spec.point_of(params)
+    except ValueError as error:
+        raise KernelError(f"{error}, and the row has it") from None
 
 
 def _dims(spec: KernelSpec, point: Point, wanted: _Wanted) -> dict[str, int]:

@@ -93,7 +93,9 @@ def recorded_estimates(
             problems.setdefault(key, []).append(row)
     found = []
     for (dtype, name, sizes), rows in problems.items():
-        estimate = from_times(space, ((row.params, row.usable_ms) for row in rows))
+        # A parameter that came later stood at its default.
+        default = spec.default_point.params
+        estimate = from_times(space, (({**default, **row.params}, row.usable_ms) for row in rows))
         if estimate is not None:
             away = _distance(dims, dict(sizes))
             away += _OTHER_DTYPE * (dtype not in ("", spec.dtype.name))

@@ -9,8 +9,7 @@ from sweeper.check.compose import Composer
 from sweeper.device import Target
 from sweeper.dispatch.entry import Entry
 from sweeper.errors import ConfigError, ExpressionError, KernelError, NoValidConfiguration
-from sweeper.expressions import Value
-from sweeper.model import KernelSpec, Point
+from sweeper.model import KernelSpec
 from sweeper.problem import resolve
 from sweeper.resources import resources
 from sweeper.resources.geometry import why_infeasible
@@ -41,9 +40,10 @@ class Feasibility:
         spec = self.kernel(entry)
         if isinstance(spec, str):
             return spec, None
-        point = _point(spec, entry.params)
-        if isinstance(point, str):
-            return point, None
+        try:
+            point = spec.point_of(entry.params)
+        except ValueError as error:
+            return str(error), None
         try:
             problem = resolve(spec, dims, point, seed=0)
             # Whatever levels are searched today: the constraints and the device decide.
@@ -78,12 +78,3 @@ class Feasibility:
                 return composer.compose(chosen)[0]
         except (ConfigError, KernelError) as error:
             return error.message
-
-
-def _point(spec: KernelSpec, params: Mapping[str, Value]) -> Point | str:
-    """The choice in the order of the description, or why it is none of this kernel's."""
-    names = [param.name for param in spec.params]
-    if set(names) != set(params):
-        different = ", ".join(sorted(set(names) ^ set(params)))
-        return f"{spec.name} has other parameters than when it was measured: {different}"
-    return Point(tuple((name, params[name]) for name in names))

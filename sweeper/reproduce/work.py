@@ -123,7 +123,7 @@ def _in_order(node: Mapping[str, Any], row: Row) -> dict[str, Any]:
 
 
 def _as_it_is_now(row: Row, name: str, folders: Sequence[Path]) -> KernelSpec | None:
-    """The kernel of that name as it is described now, if it has the row's parameters."""
+    """The kernel of that name as it is described now, if it has all of the row's parameters."""
     composer = Composer(folders)
     if name not in composer.kernels:
         return None
@@ -131,20 +131,17 @@ def _as_it_is_now(row: Row, name: str, folders: Sequence[Path]) -> KernelSpec | 
     named = [f"++kernel.layout={layout}"] if layout else []
     with composer, contextlib.suppress(ConfigError):
         spec = composer.compose([f"kernel={name}", f"++kernel.dtype={row.dtype}", *named])[0]
-        if row.role == Role.BASELINE.value or set(spec.default_point.params) == set(row.params):
+        if row.role == Role.BASELINE.value or set(row.params) <= set(spec.default_point.params):
             return spec
     return None
 
 
 def _point(spec: KernelSpec, row: Row) -> Point:
-    """The row's parameters in the kernel's order. Raises KernelError where the kernel has others."""
-    names = [param.name for param in spec.params]
-    if set(names) != set(row.params):
-        raise KernelError(
-            f"{spec.name} cannot be reproduced: it has the parameters {', '.join(names) or 'none'},"
-            f" and the row {', '.join(row.params) or 'none'}"
-        )
-    return Point(tuple((name, row.params[name]) for name in names))
+    """The row's parameters in the kernel's order. Raises KernelError where the kernel has no such parameter."""
+    try:
+        return spec.point_of(row.params)
+    except ValueError as error:
+        raise KernelError(f"the row of {row.kernel} cannot be reproduced: {error}") from None
 
 
 def narrowed(spec: KernelSpec, points: Sequence[Point]) -> KernelSpec:
