@@ -20,10 +20,11 @@ test:
 coverage:
 	$(PYTHON) -m pytest -n $(JOBS) --cov --cov-report=term:skip-covered --cov-fail-under=90
 
-# Every fault that a run has to survive: a hundred kills of the command, and many more odd inputs than `make test` has.
+# Every fault that a run has to survive: a hundred kills of the command, two thousand configurations in one process, and
+# many more odd inputs than `make test` has.
 faults:
-	$(PYTHON) tests/faults/covered.py | \
-	  SWEEPER_TEST_KILLS=100 SWEEPER_TEST_EXAMPLES=1000 xargs -d '\n' $(PYTHON) -m pytest -n $(JOBS)
+	$(PYTHON) tests/faults/covered.py | SWEEPER_TEST_KILLS=100 SWEEPER_TEST_NIGHT=2000 SWEEPER_TEST_EXAMPLES=1000 \
+	  xargs -d '\n' $(PYTHON) -m pytest -n $(JOBS)
 
 faults-gpu:
 	$(PYTHON) tests/faults/covered.py gpu | xargs -d '\n' $(PYTHON) -m pytest

@@ -101,6 +101,7 @@ def mean_percent(traces: Sequence[Trace], weights: Sequence[float], asked: Seque
 
 
 def main(given: Sequence[str] | None = None) -> None:
+    """Print, for each budget, percent of the best with equal shares and with shared ones: median (10th percentile)."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import Any
 
 from sweeper.backend.base import Finalist, Rounds
-from sweeper.cli.session import feasible_space
 from sweeper.config import BackendConfig, BuildConfig, Config, MeasureConfig, ShapeConfig
 from sweeper.device.present import why_no_gpu
 from sweeper.evaluate import LiveEvaluator
@@ -34,6 +33,7 @@ from sweeper.kernel.description import load
 from sweeper.model import Confirmed, KernelSpec, Point, Role, Trial
 from sweeper.problem import resolve
 from sweeper.provenance import run_record, write_json
+from sweeper.resources.feasible import feasible_space
 from sweeper.search import make
 from sweeper.statistics import Verdict, paired_log_ratio, verdict
 from sweeper.table.row import time_ms
@@ -294,6 +294,7 @@ def _without_out(arguments: Sequence[str]) -> list[str]:
 
 
 def main(given: Sequence[str] | None = None) -> int:
+    """Measure and write what `given`, a command line, asks for. Gives the exit code, 3 where there is no GPU."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -33,9 +33,10 @@ from sweeper.device.present import why_no_gpu
 from sweeper.dispatch.choose import Guess, Judge, distance, guesses
 from sweeper.dispatch.entry import Entry
 from sweeper.dispatch.feasible import Feasibility
-from sweeper.dispatch.read import parse_shape, read_entries
+from sweeper.dispatch.read import read_entries
 from sweeper.errors import TrialFailed
 from sweeper.evaluate import LiveEvaluator
+from sweeper.kernel.sizes import parse_shape
 from sweeper.model import Point
 
 COLUMNS = ("shape", "dtype", "kernel", "params", "timed", "time_ms", "device", "device_uuid")
@@ -186,6 +187,7 @@ def _shape(entry: Entry) -> str:
 
 
 def main(given: Sequence[str] | None = None) -> int:
+    """Measure on a GPU, or judge what was measured and write dispatch.md. Gives the exit code."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -110,6 +110,7 @@ def line(case: Case, shape: Mapping[str, int], folder: Path, *, checked: bool) -
 
 
 def main() -> None:
+    """Print a line for each kernel at the sizes M N K of the command line (512 each), and checked at 128."""
     m, n, k = (int(size) for size in sys.argv[1:4]) if len(sys.argv) > 3 else (512, 512, 512)
     tables = [({"M": m, "N": n, "K": k}, False), ({"M": 128, "N": 128, "K": 128}, True)]
     with tempfile.TemporaryDirectory() as folder:

@@ -22,6 +22,7 @@ from sweeper.errors import TrialFailed
 
 
 def main(given: Sequence[str] | None = None) -> int:
+    """Write faults.csv and faults.md. Gives 0, 1 where a fault went unnoticed, 3 where there is no GPU."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("results/h200"))
     chosen = parser.parse_args(given)

@@ -145,6 +145,7 @@ def _markdown(rows: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
+    """Simulate, write intervals.csv, .json and .md into the folder, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", nargs="?", type=Path, default=Path("results/intervals"))
     parser.add_argument("--runs", type=int, default=4000)

@@ -94,6 +94,7 @@ def _run(job: tuple[Path, str, int, int, int]) -> list[float]:
 
 
 def main(given: Sequence[str] | None = None) -> None:
+    """Print the table: percent of the best after so many evaluations, medians and 10th percentiles over the seeds."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -23,13 +23,13 @@ import yaml
 
 from sweeper.backend.base import Outcome
 from sweeper.build.source import translation_unit
-from sweeper.cli.session import feasible_space
 from sweeper.device import DeviceIdentity, target
 from sweeper.evaluate import Ticket, why_pruned
 from sweeper.kernel.description import load
 from sweeper.model import Build, Check, KernelSpec, Point, Role, TimeSource, Timing, Trial
 from sweeper.paths import conf_dir
 from sweeper.problem import resolve
+from sweeper.resources.feasible import feasible_space
 from sweeper.search import make
 from sweeper.store import Store
 from sweeper.tune import Study, tune
@@ -45,6 +45,7 @@ class InstantWorld:
     compiler = "nvcc 13.0.88"
     time_source = TimeSource.MEASURED
     capacity = 8
+    spare_builders = 0
 
     def __init__(self, spec: KernelSpec) -> None:
         self._spec = spec
@@ -55,6 +56,8 @@ class InstantWorld:
     def prepare(self, spec: KernelSpec, dims: Any, seed: int) -> None: ...
 
     def ready(self) -> None: ...
+
+    def build_ahead(self, points: Sequence[Point]) -> None: ...
 
     def submit(self, point: Point) -> Ticket:
         unit = translation_unit(self._spec, point)
@@ -102,6 +105,7 @@ class Deaf:
 
 
 def main(given: Sequence[str] | None = None) -> None:
+    """Print, for each search, the milliseconds that every part of the loop takes of a configuration."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

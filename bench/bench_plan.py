@@ -155,6 +155,7 @@ def fit(results: Sequence[Results]) -> str:
 
 
 def main() -> None:
+    """Print the constants that fit the results, and how far estimates are from what they recorded."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("results", nargs="*", type=Path)
     parser.add_argument("--workers", type=int, default=16, help="cores of the machine that recorded them")

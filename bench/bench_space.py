@@ -178,6 +178,7 @@ CASES = (clblast_gemm, tiles, loose, unconstrained, enormous, enormous_chain, en
 
 
 def main(chosen: Sequence[str]) -> None:
+    """Run the case that is `chosen`, or each of several (all of them) in a process of its own, for its peak memory."""
     by_name = {case.__name__: case for case in CASES}
     if len(chosen) == 1:
         by_name[chosen[0]]()

@@ -93,6 +93,7 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def main(given: Sequence[str] | None = None) -> int:
+    """Write start_up.json and start_up.md. Gives the exit code, 3 where there is no GPU."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

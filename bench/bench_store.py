@@ -201,6 +201,7 @@ def table(found: Sequence[dict[str, Any]]) -> str:
 
 
 def main() -> None:
+    """Print the rates of the stores, or what the drill found, and write them where `--out` says."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

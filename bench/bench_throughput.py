@@ -33,7 +33,6 @@ from typing import Any
 import numpy as np
 from throughput_report import summary, write
 
-from sweeper.cli.session import feasible_space
 from sweeper.config import BackendConfig, BuildConfig, Config, MeasureConfig, ShapeConfig
 from sweeper.device import target
 from sweeper.device.present import count_gpus, why_no_gpu
@@ -42,6 +41,7 @@ from sweeper.kernel.description import load
 from sweeper.model import KernelSpec, Role, Trial
 from sweeper.problem import resolve
 from sweeper.provenance import run_record
+from sweeper.resources.feasible import feasible_space
 from sweeper.space import Space
 from sweeper.store import Store
 from sweeper.table.row import time_ms

@@ -126,6 +126,7 @@ def _save(folder: Path, part: str, rows: Rows, told: Mapping[str, Any]) -> None:
 
 
 def main() -> int:
+    """Write what each part finds. Gives 0, 1 where a part failed or the clock is wrong, 3 where there is no GPU."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--part", default=",".join(PARTS))
     parser.add_argument("--out", type=Path, default=Path("results/h200/timing"))

@@ -95,6 +95,7 @@ def line(name: str, size: int, prepare_ms: float, runs: Sequence[Measured]) -> s
 
 
 def main() -> int:
+    """Print a line for each kernel at each size of the command line. Gives 0, or 3 where there is no GPU."""
     sizes = [int(text) for text in sys.argv[1:]] or SIZES
     worker = DeviceWorker("cuda")
     try:

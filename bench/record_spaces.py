@@ -132,6 +132,7 @@ def _notes(overrides: Sequence[str], whole: bool) -> dict[str, object]:
 
 
 def main(given: Sequence[str] | None = None) -> None:
+    """Record the spaces that `given`, a command line, names (all of them) into its folder, until the time is up."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -30,7 +30,6 @@ from shapes_table import COLUMNS, RUNG_COLUMNS, read_seeds, save, summary
 
 from sweeper.backend.base import Outcome, Rounds, Turns
 from sweeper.check.compose import Composer
-from sweeper.cli.session import feasible_space
 from sweeper.config import MeasureConfig
 from sweeper.device import target
 from sweeper.dispatch.read import read_entries
@@ -38,6 +37,7 @@ from sweeper.dtypes import DTYPES
 from sweeper.evaluate import LiveEvaluator, live
 from sweeper.model import Confirmed, Point, Role
 from sweeper.paths import conf_dir
+from sweeper.resources.feasible import feasible_space
 from sweeper.search import make
 from sweeper.statistics import RatioInterval
 from sweeper.table.standings import winner_of

@@ -21,12 +21,12 @@ from sweeper.build.nvrtc import NvrtcBuilder, nvrtc_options
 from sweeper.build.nvrtc_headers import STANDARD_HEADERS
 from sweeper.build.source import TranslationUnit, translation_unit
 from sweeper.build.toolkit import CudaHeaders, find_headers
-from sweeper.cli.session import feasible_space
 from sweeper.device import target
 from sweeper.errors import ConfigError, SetupError, TrialFailed
 from sweeper.kernel.description import load
 from sweeper.model import Build, KernelSpec, Point, Stage, Status
 from sweeper.paths import conf_dir
+from sweeper.resources.feasible import feasible_space
 
 DEADLINE_S = 120.0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,15 +12,17 @@ from typing import Any
 import pytest
 
 from sweeper.check.compose import Composer
-from sweeper.cli.session import feasible_space
 from sweeper.device import target
 from sweeper.dispatch import Answer, Dispatcher, best
 from sweeper.dispatch.choose import CONFIRMED_MARGIN, at_shape, distance, guesses
 from sweeper.dispatch.command import main
 from sweeper.dispatch.entry import Entry
-from sweeper.dispatch.read import parse_shape, read_entries
+from sweeper.dispatch.read import read_entries
 from sweeper.errors import ConfigError, NoValidConfiguration, StorageError
+from sweeper.kernel.sizes import parse_shape
 from sweeper.model import Confirmed, Point, Role, Stage, Status, TimeSource, Timing, Trial
+from sweeper.recording import read_recorded
+from sweeper.resources.feasible import feasible_space
 from sweeper.store import Store
 from sweeper.table import frame, write_csv
 from sweeper.table.confirmed import confirmed_frame
@@ -150,6 +152,16 @@ class TestWhatIsRead:
             read_entries([tmp_path / "nowhere"])
         with pytest.raises(StorageError, match="no measured configuration"):
             read_entries([tmp_path])
+
+    @pytest.mark.parametrize("shape", ["512", "8x8", "8x8x0", "8x8x8x8", "axbxc", ""])
+    @pytest.mark.parametrize("read", [lambda path: read_entries([path]), read_recorded])
+    def test_of_a_shape_that_is_none_is_one_error_whoever_reads_it(
+        self, read: Callable[[Path], object], shape: str, tmp_path: Path
+    ) -> None:
+        path = table(tmp_path / "t.csv", [{"shape": shape, "kernel": "tiled", "params": TILED, "time_ms": 1}])
+        with pytest.raises(StorageError) as raised:
+            read(path)
+        assert raised.value.message == f"{path} is not a recorded table: shape {shape!r} is not MxNxK"
 
     def test_is_refused_where_it_is_no_table_of_ours(self, tmp_path: Path) -> None:
         (tmp_path / "other.csv").write_text("a,b\n1,2\n")

@@ -72,6 +72,16 @@ def test_an_experiment_says_what_it_is_and_how_it_is_run(path: Path) -> None:
     assert f"python -m sweeper experiment={path.stem}" in text.replace(" -m experiment", " experiment")
 
 
+@pytest.mark.parametrize("path", sorted(CONF.glob("*.yaml")), ids=lambda p: p.stem)
+def test_the_kernels_and_shapes_that_an_experiment_names_are_shipped(path: Path) -> None:
+    node = yaml.safe_load(path.read_text(encoding="utf-8"))
+    params = node.get("hydra", {}).get("sweeper", {}).get("params", {})
+    for group in ("kernel", "shape"):
+        names = str(params.get(group, params.get(f"+{group}", ""))).split(",")
+        shipped = {file.stem for file in (CONF.parent / group).glob("*.yaml")}
+        assert {name.strip() for name in names if name} <= shipped
+
+
 def test_the_shape_sweep_has_the_best_of_every_shape() -> None:
     swept("experiment=shape_sweep", "+shape=tiny,16x24x8", "kernel=tiled", "search.budget=2")
     with Path("out/best.csv").open(newline="", encoding="utf-8") as file:

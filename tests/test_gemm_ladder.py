@@ -13,10 +13,10 @@ from contract.ladder_contract import CASES, CONFIGURATIONS, LadderContract, rows
 
 from sweeper.check import check_kernel  # noqa: E402
 from sweeper.check.compose import Composer  # noqa: E402
-from sweeper.cli.session import feasible_space  # noqa: E402
 from sweeper.device import target  # noqa: E402
 from sweeper.model import KernelSpec  # noqa: E402
 from sweeper.paths import conf_dir  # noqa: E402
+from sweeper.resources.feasible import feasible_space  # noqa: E402
 from sweeper.resources.geometry import launch_of, why_not_launchable  # noqa: E402
 
 H200 = target("h200")

@@ -16,7 +16,6 @@ from sweeper.build.nvcc import NvccBuilder  # noqa: E402
 from sweeper.build.source import translation_unit  # noqa: E402
 from sweeper.check import check_kernel  # noqa: E402
 from sweeper.check.compose import Composer  # noqa: E402
-from sweeper.cli.session import feasible_space  # noqa: E402
 from sweeper.device import TARGETS, target  # noqa: E402
 from sweeper.lessons import Pitfall, why_no_report  # noqa: E402
 from sweeper.model import KernelSpec, Point  # noqa: E402
@@ -24,6 +23,7 @@ from sweeper.paths import conf_dir  # noqa: E402
 from sweeper.profile.execution_rules import WAITS  # noqa: E402
 from sweeper.profile.figures import FIGURES  # noqa: E402
 from sweeper.resources import resources  # noqa: E402
+from sweeper.resources.feasible import feasible_space  # noqa: E402
 from sweeper.table import COLUMNS  # noqa: E402
 
 LARGE = {"M": 4096, "N": 4096, "K": 4096, "LDA": 4096, "LDB": 4096, "LDC": 4096}

@@ -27,7 +27,6 @@ from cluster_rig import Command, Nodes, descendants
 from test_kernel import shipped
 from test_tune import Ears, Memory
 
-from sweeper.cli.session import feasible_space
 from sweeper.config import BackendConfig, Config, EngineConfig, MeasureConfig, ShapeConfig
 from sweeper.errors import SetupError
 from sweeper.evaluate import Evaluator, ReplayEvaluator, make_evaluator
@@ -36,6 +35,7 @@ from sweeper.kernel.description import load
 from sweeper.model import KernelSpec, Status
 from sweeper.paths import conf_dir
 from sweeper.problem import resolve
+from sweeper.resources.feasible import feasible_space
 from sweeper.search import make
 from sweeper.table import frame
 from sweeper.tune import Study, Tally, tune

@@ -17,7 +17,7 @@ from sweeper.device import TARGETS, Target, target
 from sweeper.dtypes import dtype
 from sweeper.errors import ConfigError, ExpressionError
 from sweeper.expressions import parse
-from sweeper.model import KernelSpec, Launch, Point, Requires, WorkModel
+from sweeper.model import KernelSpec, Launch, LaunchSpec, Point, Requires, WorkModel
 from sweeper.resources import (
     Resources,
     evaluate_launch,
@@ -36,6 +36,7 @@ from sweeper.resources import (
     why_not_launchable,
     why_unsupported,
 )
+from sweeper.resources.columns import whole_launches
 
 H200 = target("h200")
 SQUARE = {"M": 4096, "N": 4096, "K": 4096}
@@ -613,3 +614,52 @@ def test_what_a_cold_launch_reads_is_held_against_the_memory_however_large_the_c
     assert suspect(None, traffic, 1e-3, FLOAT32, H200) is None
     assert suspect(None, traffic, 1e-3, FLOAT32, H200, cold_bytes=traffic)
     assert suspect(None, traffic, 1e-2, FLOAT32, H200, cold_bytes=traffic) is None
+
+
+# --- geometry of many points at once ----------------------------------------------------------------
+
+LEVELS = {"tile": (0, 8, 12, 16), "order": ("rows", 16, 2.5)}
+
+
+@pytest.mark.parametrize(
+    ("geometry", "wanted"),
+    [
+        (launch(["tile", 4], ["ceil(M / tile)"]), 9),
+        (launch(["tile", 4], ["ceil(M / block_x)"], shared_bytes="threads * 4 - 40 * block_x + 24 * 12"), 6),
+        (launch([32], ["M / (tile + 4)"]), 9),
+        (launch([32], ["M / 16.0"], static_shared_bytes="tile - 8"), 9),
+        (launch([32], [1], shared_bytes="tile / 8"), 9),
+        (launch(["tile > 8"], [1]), 0),
+        (launch([32], ["unheard_of"]), 0),
+        (replace(launch([32], ["tile"]), cluster=(parse("tile - 7"), parse(1), parse(1))), 9),
+    ],
+)
+def test_whole_launches_are_those_that_each_point_has(geometry: LaunchSpec, wanted: int) -> None:
+    sure, each = launches(geometry)
+    assert sure == each
+    assert sum(sure) == wanted
+
+
+@pytest.mark.parametrize("size", ["order", "8 if order == 'rows' else 0.5", "8 if order == 16 else 0.5"])
+def test_a_launch_that_hangs_on_levels_of_several_types_is_never_taken_for_whole(size: str) -> None:
+    sure, each = launches(launch([32], [1], shared_bytes=size))
+    assert not any(said and not is_one for said, is_one in zip(sure, each, strict=True))
+    assert sum(each) == 4
+
+
+def launches(geometry: LaunchSpec) -> tuple[list[bool], list[bool]]:
+    """By row: whether `whole_launches` is sure, and whether `launch_of` gives a launch."""
+    spec = gemm_spec(params=LEVELS, template=False, constraints=(), launch=geometry)
+    levels = [parameter.levels for parameter in spec.params]
+    indices = np.array(list(product(range(4), range(3))))
+    dims = {**SQUARE, "M": 48}
+    sure = whole_launches(spec, list(LEVELS), levels, indices, dims, H200)
+    return sure.tolist(), [has_a_launch(spec, place, dims) for place in product(*levels)]
+
+
+def has_a_launch(spec: KernelSpec, choice: tuple[Any, ...], dims: dict[str, int]) -> bool:
+    try:
+        launch_of(spec, Point.of(dict(zip(LEVELS, choice, strict=True))), dims, H200)
+    except ConfigError:
+        return False
+    return True

@@ -13,10 +13,10 @@ from sweeper.build.cache import BuildCache
 from sweeper.build.nvcc import NvccBuilder
 from sweeper.build.source import translation_unit
 from sweeper.check.compose import Composer
-from sweeper.cli.session import feasible_space
 from sweeper.device import target
 from sweeper.model import KernelSpec, Launch, Point
 from sweeper.problem import Problem, resolve
+from sweeper.resources.feasible import feasible_space
 from sweeper.resources.geometry import launch_of, why_not_launchable
 
 H200 = target("h200")

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from sweeper.check.compose import Composer
-from sweeper.cli.session import feasible_space
 from sweeper.device import target
 from sweeper.dtypes import dtype as precision
 from sweeper.errors import NoValidConfiguration
 from sweeper.model import KernelSpec
+from sweeper.resources.feasible import feasible_space
 from sweeper.resources.geometry import launch_of, why_not_emulable, why_not_launchable, why_unsupported
 from sweeper.space import Space
 

@@ -222,7 +222,7 @@ class TestRules:
         assert broken(spec) == [rule]
 
     def test_the_reason_names_the_leading_dimension(self) -> None:
-        from sweeper.cli.session import feasible_space
+        from sweeper.resources.feasible import feasible_space
 
         with pytest.raises(NoValidConfiguration, match=r"LDA \* 4 % 16 == 0: 4 != 0 \(LDA = 4097\)"):
             feasible_space(kernel(), {"M": 512, "N": 512, "K": 4097}, H200)

@@ -30,6 +30,7 @@ from sweeper.model import KernelSpec
 from sweeper.plan import Estimated, Planned, Protocol, Work, as_json, as_text, estimated
 from sweeper.problem import resolve
 from sweeper.resources.columns import predicted_times
+from sweeper.resources.feasible import feasible_space
 from sweeper.space import Space
 
 __all__ = ["Plans", "aside"]
@@ -127,7 +128,7 @@ def _works(job: session.Job, past: Past, folders: Sequence[Path], say: Any) -> l
         else [(config, 1.0)]
     )
     named = [session.problem_dims(spec, own) for own, _ in configs]
-    spaces = [session.feasible_space(spec, dims, limits) for dims, _ in named]
+    spaces = [feasible_space(spec, dims, limits) for dims, _ in named]
     budgets = _shares([len(space) for space in spaces], [w for _, w in configs], config.search.budget)
     return [
         _work(own, spec, dims, shape, space, budget, limits, past)
@@ -199,7 +200,7 @@ def _typical_s(
     import numpy as np
 
     try:
-        space = session.feasible_space(spec, dims, limits) if space is None else space
+        space = feasible_space(spec, dims, limits) if space is None else space
         problem = resolve(spec, dims, spec.default_point, seed=0)
     except (ConfigError, NoValidConfiguration):
         return None

@@ -1,4 +1,4 @@
-"""One job from its configuration to its rows: load the kernel, open the device, search, record, show."""
+"""One job from its configuration to its rows: load the kernel, open the device, search, record."""
 
 from __future__ import annotations
 
@@ -12,30 +12,23 @@ from typing import TYPE_CHECKING, Any
 
 from sweeper.build.options import normalize_options, option_warnings
 from sweeper.cli import terminal
-from sweeper.cli.beside import transfer_line
+from sweeper.cli.dry_run import show_plan
 from sweeper.cli.recorder import Recorder
+from sweeper.cli.session_text import announce, show_result, title
 from sweeper.config import NEIGHBOURS, Config
-from sweeper.device import Target, target
-from sweeper.errors import ConfigError, ExpressionError, NoValidConfiguration, TrialFailed
+from sweeper.device import target
+from sweeper.errors import ConfigError, NoValidConfiguration, TrialFailed
 from sweeper.evaluate import Evaluator, make_evaluator
 from sweeper.kernel import description as kernel
 from sweeper.kernel.layout import shape_suffix
 from sweeper.kernel.sizes import differing, shape_text
-from sweeper.model import KernelSpec, Role, Stage, Status, TimeSource, Trial
+from sweeper.model import KernelSpec, Role, Stage, Status, Trial
 from sweeper.problem import Problem, resolve
-from sweeper.resources import resources
-from sweeper.resources.geometry import (
-    implicit_constraints,
-    launch_derived,
-    launch_of,
-    scope_constants,
-    why_not_emulable,
-    why_not_predictable,
-    why_unsupported,
-)
+from sweeper.resources.feasible import feasible_space, require_whole_launches
+from sweeper.resources.geometry import why_not_emulable, why_not_predictable
 from sweeper.search import Strategy, make
 from sweeper.search.default_first import DefaultFirst
-from sweeper.space import Space, build_space
+from sweeper.space import Space
 from sweeper.tune import Confirmation, Study, Tally, confirm, tune
 
 if TYPE_CHECKING:
@@ -44,7 +37,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from sweeper.store import Store
-    from sweeper.table.standings import Standing
 
 __all__ = [
     "Job",
@@ -53,8 +45,6 @@ __all__ = [
     "loaded_kernel",
     "problem_dims",
     "run",
-    "show_plan",
-    "show_result",
     "space_of",
     "strategy_for",
     "study_of",
@@ -63,8 +53,6 @@ __all__ = [
 
 _DEFAULT_SIZE = 512
 _DEFAULT_SHAPE = "small"
-_USUAL_DTYPE = "float32"
-_LAUNCHES_LOOKED_AT = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,14 +117,15 @@ def run(job: Job, out: Console, say_once: Callable[[str], None], facts: dict[str
             try:
                 space = space_of(study)
                 if not job.brief:
-                    _announce(study, space, out)
+                    announce(study, space, out)
                 tally = _search(job, study, space, recorder, out)
                 confirmation = confirm_best(job, study, space, tally, recorder, out)
             except (NoValidConfiguration, TrialFailed) as error:
                 return tell_nothing(study, recorder, error, out)
     facts["seconds"] = tally.seconds
     facts["confirmation"] = next((one.confirmation for one in confirmation.confirmed), None)
-    show_result(job, study, space, tally, confirmation, time.monotonic() - began, out)
+    took = time.monotonic() - began
+    show_result(study, space, tally, confirmation, took, out, brief=job.brief)
     return 0 if tally.valid else NoValidConfiguration.exit_code
 
 
@@ -180,35 +169,6 @@ def space_of(study: Study) -> Space:
     space = feasible_space(spec, study.dims, world.target)
     require_whole_launches(spec, space, study.dims, world.target)
     return space
-
-
-def feasible_space(spec: KernelSpec, dims: Mapping[str, int], limits: Target) -> Space:
-    """Every configuration that `limits` and the kernel's own constraints allow at `dims`.
-
-    Raises NoValidConfiguration, with the constraint that removes most, where there is none.
-    """
-    unsupported = why_unsupported(spec, dims, limits)
-    if unsupported:
-        raise NoValidConfiguration(unsupported)
-    return build_space(
-        spec.params,
-        (*implicit_constraints(limits), *spec.constraints),
-        scope_constants(spec, dims, limits),
-        launch_derived(spec),
-    )
-
-
-def require_whole_launches(spec: KernelSpec, space: Space, dims: Mapping[str, int], limits: Target) -> None:
-    """Raise ConfigError where a configuration's block or grid is no whole number, before any is built.
-
-    Of a very large space, evenly spaced configurations are looked at.
-    """
-    for row in range(0, len(space), max(1, len(space) // _LAUNCHES_LOOKED_AT)):
-        point = space.point(row)
-        try:
-            launch_of(spec, point, dims, limits)
-        except ExpressionError as error:
-            raise ConfigError(f"{spec.name} with {point}: {error.message}", hint=error.hint) from None
 
 
 def _search(job: Job, study: Study, space: Space, recorder: Recorder, out: Console) -> Tally:
@@ -311,7 +271,7 @@ def tell_nothing(
     else:
         trial = _row_of_nothing(study, params, failure)
     recorder.add(trial)
-    out.print(f"{_title(study)}: no valid configuration: {failure.reason}")
+    out.print(f"{title(study)}: no valid configuration: {failure.reason}")
     return NoValidConfiguration.exit_code
 
 
@@ -338,12 +298,6 @@ def _row_of_nothing(study: Study, params: Mapping[str, Any], failure: TrialFaile
     )
 
 
-def _title(study: Study) -> str:
-    """`tiled large`, and the precision class where it is not the usual one."""
-    spec = study.spec
-    return f"{spec.name} {study.shape}" + (f" ({spec.dtype.name})" if spec.dtype.name != _USUAL_DTYPE else "")
-
-
 def facts_of(study: Study) -> dict[str, Any]:
     """What a reader needs to judge or repeat the job, beside the configuration."""
     world = study.evaluator
@@ -359,81 +313,3 @@ def facts_of(study: Study) -> dict[str, Any]:
         "compiler": world.compiler,
         **({"devices": [asdict(device) for device in world.devices]} if len(world.devices) > 1 else {}),
     }
-
-
-def _announce(study: Study, space: Space, out: Console) -> None:
-    dims = " ".join(f"{k}={v}" for k, v in study.dims.items())
-    out.print(
-        f"{study.spec.name} ({study.spec.dtype.name}) at {study.shape}: {dims}; {len(space)} feasible of"
-        f" {space.product_size} configurations on {study.evaluator.identity.name}"
-    )
-
-
-def show_plan(spec: KernelSpec, dims: Mapping[str, int], shape: str, limits: Target, out: Console) -> int:
-    """What would be searched, and the static model's favourites; nothing is built or run."""
-    space = feasible_space(spec, dims, limits)
-    require_whole_launches(spec, space, dims, limits)
-    problem = resolve(spec, dims, spec.default_point, seed=0)
-    out.print(
-        f"{spec.name} at {shape}: {len(space)} feasible of {space.product_size} configurations on {limits.name}"
-    )
-    rows = []
-    for row in range(0, len(space), max(1, len(space) // _LAUNCHES_LOOKED_AT)):
-        point = space.point(row)
-        figures = resources(spec, point, dims, limits, flops=problem.flops, bytes=problem.bytes)
-        if figures.predicted_ms is not None:
-            rows.append((figures.predicted_ms, row, point))
-    for value, _, point in sorted(rows)[:10]:
-        out.print(f"  {terminal.format_ms(value):>10} predicted  {point}")
-    return 0
-
-
-def show_result(
-    job: Job,
-    study: Study,
-    space: Space,
-    tally: Tally,
-    confirmation: Confirmation,
-    seconds: float,
-    out: Console,
-) -> None:
-    """Say what the search of one study came to."""
-    from sweeper.cli.front import show_front
-    from sweeper.cli.verdicts import left_out
-    from sweeper.table import frame
-    from sweeper.table.ranking import failure_lines
-    from sweeper.table.standings import winner_of
-
-    title = f"{_title(study)}: " if job.brief else ""
-    if not job.brief and tally.valid:
-        out.print(terminal.results_table(frame(tally.trials), out.width))
-    winner = winner_of(confirmation.confirmed)
-    out.print(title + terminal.summary_sentence(tally, len(space), seconds, best=winner is None))
-    for line in _how_sure(job, tally, confirmation, winner):
-        out.print(f"  {line}")
-    if study.objective == "both" and tally.valid and not job.brief:
-        show_front(frame(tally.trials), out)
-    for line in left_out(confirmation):
-        out.print(f"  {line}")
-    if study.evaluator.time_source is TimeSource.MEASURED:
-        out.print(f"  {terminal.where_time_went(tally)}")
-    copies = transfer_line(tally)
-    if copies:
-        out.print(f"  {copies}")
-    for line in failure_lines(frame(tally.trials)):
-        out.print(f"  {line}")
-    for line in terminal.library_failures(tally):
-        out.print(f"  {line}")
-    log = next((log for t in tally.trials if (log := t.details.get("log"))), None)
-    if log:
-        out.print(f"  all that the compiler said of the first build error: {log}")
-
-
-def _how_sure(job: Job, tally: Tally, confirmation: Confirmation, winner: Standing | None) -> list[str]:
-    """Who is best by what was timed in turns, or how much one search alone says."""
-    from sweeper.cli.verdicts import ties_line, winner_line
-
-    if winner is not None:
-        return list(filter(None, (winner_line(winner), ties_line(confirmation.confirmed))))
-    sure = None if job.brief else terminal.certainty(tally)
-    return [sure] if sure else []

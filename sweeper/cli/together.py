@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeper.cli import session, terminal
+from sweeper.cli.dry_run import show_plan
 from sweeper.cli.estimates import from_times
 from sweeper.cli.recorder import Recorder
+from sweeper.cli.session_text import show_result
 from sweeper.cli.shapes import named_shape
 from sweeper.config import Config
 from sweeper.device import target
@@ -103,7 +105,7 @@ def run(
         raise ConfigError(f"shapes: {twice[0]} is named twice", hint="name each shape once")
     if config.dry_run:
         for _, _, dims, shape in named:
-            session.show_plan(spec, dims, shape, target(config.backend.target), out)
+            show_plan(spec, dims, shape, target(config.backend.target), out)
         return 0
     # What is wrong with the sizes is told before any device is opened.
     problems = [resolve(spec, dims, spec.default_point, seed=own.seed) for own, _, dims, _ in named]
@@ -242,7 +244,8 @@ class _Together:
         done = session.confirm_best(job, member.study, space, tally, member.recorder, self._out)
         member.facts["seconds"] = tally.seconds
         member.facts["confirmation"] = next((one.confirmation for one in done.confirmed), None)
-        session.show_result(job, member.study, space, tally, done, time.monotonic() - began, self._out)
+        took = time.monotonic() - began
+        show_result(member.study, space, tally, done, took, self._out, brief=True)
         member.code = 0 if tally.valid else NoValidConfiguration.exit_code
 
     def _say(self, budget: int, shown: Any) -> None:

@@ -12,10 +12,11 @@ from sweeper.device import Target, target
 from sweeper.dispatch.choose import Guess, at_shape, guesses
 from sweeper.dispatch.entry import Entry
 from sweeper.dispatch.feasible import Feasibility
-from sweeper.dispatch.read import parse_shape, read_entries
+from sweeper.dispatch.read import read_entries
 from sweeper.dtypes import dtype as precision_class
 from sweeper.errors import ConfigError, NoValidConfiguration
 from sweeper.expressions import Value
+from sweeper.kernel.sizes import parse_shape
 
 __all__ = ["Answer", "Dispatcher", "best"]
 

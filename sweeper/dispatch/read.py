@@ -16,31 +16,21 @@ from sweeper.dispatch.entry import Entry
 from sweeper.dtypes import dtype
 from sweeper.errors import ConfigError, StorageError
 from sweeper.kernel.layout import layout_of
+from sweeper.kernel.sizes import parse_shape
 from sweeper.model import Role, Status, TimeSource
 from sweeper.recording.shapes import SHAPES, is_shapes
+from sweeper.recording.trials import foreign
 from sweeper.store.stored import read_store
 from sweeper.table import csv_bytes, frame
 from sweeper.table.confirmed import confirmed_frame
 
-__all__ = ["parse_shape", "read_entries", "tables_of_shapes"]
+__all__ = ["read_entries", "tables_of_shapes"]
 
 Row = Mapping[str, str]
 
 _TRIALS = {"study", "role", "status", "params", "time_ms", "time_source", "dims"}
 _USUAL_LAYOUT = "nn"
 _LIBRARIES = ("cublas", "cublaslt")
-
-
-def parse_shape(text: str) -> tuple[dict[str, int], str]:
-    """`4096x4096x64` and `4096x4096x64-nt` as sizes M, N and K, and the layout (empty: none is named).
-
-    Raises ConfigError.
-    """
-    layout = layout_of(text)
-    parts = text.removesuffix(f"-{layout}").lower().split("x")
-    if len(parts) != 3 or not all(part.isdecimal() and int(part) > 0 for part in parts):
-        raise ConfigError(f"shape {text!r} is not MxNxK", hint="write 4096x4096x4096")
-    return dict(zip("MNK", map(int, parts), strict=True)), layout
 
 
 def read_entries(paths: Sequence[Path | str]) -> list[Entry]:
@@ -214,7 +204,10 @@ def _of_shapes(rows: Iterable[Row], table: str) -> Iterator[Entry]:
     for row in rows:
         if not row["params"] or not row["time_ms"]:
             continue
-        dims, layout = parse_shape(row["shape"])
+        try:
+            dims, layout = parse_shape(row["shape"])
+        except ConfigError as error:
+            raise foreign(Path(table), error.message) from None
         low, high, ratio = (
             float(row[name]) if row.get(name) else None for name in ("time_low_ms", "time_high_ms", "ratio")
         )

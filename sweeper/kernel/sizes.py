@@ -1,12 +1,14 @@
-"""A problem's sizes: those that are given, and those that follow from them, such as a leading dimension."""
+"""A problem's sizes: those that are given, what they are called, and those that follow from them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from sweeper.errors import ConfigError
+from sweeper.kernel.layout import layout_of
 from sweeper.model import KernelSpec
 
-__all__ = ["completed", "differing", "shape_text", "sizes_behind"]
+__all__ = ["completed", "differing", "parse_shape", "shape_text", "sizes_behind"]
 
 
 def completed(spec: KernelSpec, dims: Mapping[str, int]) -> dict[str, int]:
@@ -32,6 +34,18 @@ def shape_text(dims: Mapping[str, int], plain: int | None = None) -> str:
     items = list(dims.items())
     text = "x".join(str(size) for _, size in items[:plain])
     return text if plain is None else "-".join([text, *(f"{n.lower()}{size}" for n, size in items[plain:])])
+
+
+def parse_shape(text: str) -> tuple[dict[str, int], str]:
+    """`4096x4096x64` and `4096x4096x64-nt` as sizes M, N and K, and the layout (empty: none is named).
+
+    Raises ConfigError.
+    """
+    layout = layout_of(text)
+    parts = text.removesuffix(f"-{layout}").lower().split("x")
+    if len(parts) != 3 or not all(part.isdecimal() and int(part) > 0 for part in parts):
+        raise ConfigError(f"shape {text!r} is not MxNxK", hint="write 4096x4096x4096")
+    return dict(zip("MNK", map(int, parts), strict=True)), layout
 
 
 def sizes_behind(spec: KernelSpec, names: Iterable[str], given: Iterable[str] = ()) -> set[str]:

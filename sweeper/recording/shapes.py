@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from sweeper.kernel.layout import layout_of
+from sweeper.errors import ConfigError
+from sweeper.kernel.sizes import parse_shape
 from sweeper.model import Role, Stage, Status, TimeSource
 from sweeper.recording.row import Recorded
 from sweeper.recording.shared import sharing
@@ -52,6 +53,8 @@ def of_shapes(path: Path, text: str) -> Iterator[Recorded]:
             if line["params"] and line["time_ms"]:
                 params = dict(json.loads(line["params"]))
                 yield _row(problem, line["kernel"], Role.CANDIDATE, params, float(line["time_ms"]))
+    except ConfigError as error:
+        raise foreign(path, error.message) from None
     except (csv.Error, ValueError, KeyError, TypeError) as error:
         raise foreign(path, str(error)) from error
     for key, libraries in beside.items():
@@ -60,8 +63,7 @@ def of_shapes(path: Path, text: str) -> Iterator[Recorded]:
 
 
 def _problem(line: dict[str, Any], shape: str, dtype: str) -> dict[str, Any]:
-    layout = layout_of(shape)
-    sizes = [int(size) for size in shape.removesuffix(f"-{layout}").split("x")]
+    dims, layout = parse_shape(shape)
     shared = sharing(
         {
             "dtype": dtype,
@@ -70,7 +72,7 @@ def _problem(line: dict[str, Any], shape: str, dtype: str) -> dict[str, Any]:
             "cache": "cold",
             "device": line.get("device") or "",
             "device_uuid": line.get("device_uuid") or "",
-            "dims": dict(zip("MNK", sizes, strict=True)),
+            "dims": dims,
         }
     )
     return {**shared, "layout": layout}

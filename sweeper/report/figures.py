@@ -9,7 +9,8 @@ from pathlib import Path
 
 from sweeper.atomic import atomic_write
 from sweeper.report.contents import Contents, Found
-from sweeper.report.drawing import clocks, importance, kernels, levels, pair, progress, roofline, samples
+from sweeper.report.problem_figures import clocks, kernels, roofline
+from sweeper.report.study_figures import importance, levels, pair, progress, samples
 from sweeper.report.wording import problem_title
 
 __all__ = ["Drawn", "draw_all"]

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from sweeper.cli import terminal
 from sweeper.cli.recorder import Recorder
-from sweeper.cli.session import feasible_space
 from sweeper.compare import Row
 from sweeper.compare.row import rows_of
 from sweeper.errors import INTERRUPTED, NoValidConfiguration, SweeperError, TrialFailed
@@ -21,6 +20,7 @@ from sweeper.problem import resolve
 from sweeper.provenance import run_record
 from sweeper.reproduce.work import Work, narrowed
 from sweeper.reproduce.world import differences_now
+from sweeper.resources.feasible import feasible_space
 from sweeper.resources.geometry import why_not_emulable, why_not_predictable
 from sweeper.results import Results
 from sweeper.search.grid import Grid

@@ -1,4 +1,4 @@
-"""The static model over a whole space at once: the times that `resources` predicts, by row.
+"""Launch geometry and the static model over many points at once: what `geometry` and `resources` say, by row.
 
 The formulas are those of `occupancy` and `prediction`, on NumPy columns: ranking 100 000 configurations takes a
 second instead of half a minute.
@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sweeper.device import Target
+from sweeper.errors import ExpressionError
 from sweeper.expressions import Expression, Value
 from sweeper.expressions.columns import evaluate_columns
 from sweeper.expressions.syntax import Node
@@ -21,9 +22,12 @@ from sweeper.resources import prediction
 from sweeper.resources.geometry import launch_derived, scope_constants
 from sweeper.resources.roofline import roofline_ms
 
-__all__ = ["predicted_times"]
+__all__ = ["predicted_times", "whole_launches"]
 
 Floats = npt.NDArray[np.float64]
+Truths = npt.NDArray[np.bool_]
+
+_EXACT_FLOAT = 2**53
 
 
 def predicted_times(
@@ -46,9 +50,7 @@ def predicted_times(
     rows = len(indices)
     if spec.trip is not None:
         return np.full(rows, np.nan)
-    scope: dict[str, Any] = dict(scope_constants(spec, dims, target))
-    for place, (name, values) in enumerate(zip(names, levels, strict=True)):
-        scope[name] = np.array(values)[indices[:, place]]
+    scope = _scope(spec, names, levels, indices, dims, target)
     # A parameter of a geometry's name stands for itself.
     definitions = {
         name: expression.tree for name, expression in launch_derived(spec).items() if name not in names
@@ -57,6 +59,71 @@ def predicted_times(
     with np.errstate(all="ignore"):
         times = _times(spec, columns, target, flops, bytes, ranking)
     return np.where(np.isfinite(times), times, np.nan)
+
+
+def whole_launches(
+    spec: KernelSpec,
+    names: Sequence[str],
+    levels: Sequence[Sequence[Value]],
+    indices: npt.NDArray[np.integer[Any]],
+    dims: Mapping[str, int],
+    target: Target,
+) -> Truths:
+    """Of which points with level `indices` (rows, parameters) it is sure that `launch_of` gives a launch.
+
+    The others have a size that is no whole number or too small, or need Python's integers: only `launch_of` knows.
+    """
+    geometry = spec.launch
+    scope = _scope(spec, names, levels, indices, dims, target)
+    sure = np.ones(len(indices), dtype=np.bool_)
+
+    def sizes(expressions: Sequence[Expression], least: int) -> list[npt.NDArray[np.int64]]:
+        columns = [_whole(expression, scope, len(indices)) for expression in expressions]
+        for values, whole in columns:
+            np.logical_and(sure, whole & (values >= least), out=sure)
+        return [values for values, _ in columns]
+
+    # What comes later may name what came before, as `evaluate_launch` has it.
+    try:
+        for kind, axes in (("block", geometry.block), ("grid", geometry.grid)):
+            scope |= zip((f"{kind}_{axis}" for axis in "xyz"), sizes(axes, 1), strict=True)
+        scope["threads"] = scope["block_x"] * scope["block_y"] * scope["block_z"]
+        (scope["static_shared_bytes"],) = sizes([geometry.static_shared_bytes], 0)
+        (scope["shared_bytes"],) = sizes([geometry.shared_bytes], 0)
+        sizes(geometry.cluster or (), 1)
+    except ExpressionError:
+        return np.zeros(len(indices), dtype=np.bool_)
+    return sure
+
+
+def _whole(
+    expression: Expression, scope: Mapping[str, Any], rows: int
+) -> tuple[npt.NDArray[np.int64], Truths]:
+    """A size by row, and where it is a whole number of which NumPy and Python think alike."""
+    expression.check_names(scope)
+    values, faults = evaluate_columns(expression.tree, scope)
+    if values.dtype.kind not in "if":
+        return np.ones(rows, dtype=np.int64), np.zeros(rows, dtype=np.bool_)
+    whole = (faults == 0) & (np.abs(values) < _EXACT_FLOAT) & (values == np.floor(values))
+    sizes = np.where(whole, values, 1).astype(np.int64)
+    return np.broadcast_to(sizes, rows), np.broadcast_to(whole, rows)
+
+
+def _scope(
+    spec: KernelSpec,
+    names: Sequence[str],
+    levels: Sequence[Sequence[Value]],
+    indices: npt.NDArray[np.integer[Any]],
+    dims: Mapping[str, int],
+    target: Target,
+) -> dict[str, Any]:
+    """`geometry.point_scope` by row: constants as they are, parameters as columns."""
+    scope: dict[str, Any] = dict(scope_constants(spec, dims, target))
+    for place, (name, values) in enumerate(zip(names, levels, strict=True)):
+        # Levels of several types stay what they are: as one array, numbers beside text would become text.
+        kept = object if len({type(value) for value in values}) > 1 else None
+        scope[name] = np.array(values, dtype=kept)[indices[:, place]]
+    return scope
 
 
 class _Columns:

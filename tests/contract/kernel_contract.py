@@ -9,9 +9,9 @@ from __future__ import annotations
 import pytest
 from bench_rig import Bench, OnBench, matrices, sizes
 
-from sweeper.cli.session import feasible_space
 from sweeper.errors import ConfigError, KernelError, NoValidConfiguration
 from sweeper.model import Stage, Status
+from sweeper.resources.feasible import feasible_space
 
 __all__ = ["KernelContract"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +15,9 @@ from command_rig import PretendedGpu  # noqa: E402
 
 @pytest.fixture(scope="session", autouse=True)
 def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    root = tmp_path_factory.getbasetemp() / "sweeper-cache"
+    base = tmp_path_factory.getbasetemp()
+    # Workers of pytest-xdist have folders of their own beside each other.
+    root = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "sweeper-cache"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SWEEPER_CACHE", str(root))
         yield root

@@ -19,9 +19,15 @@ KILLS = int(os.environ.get("SWEEPER_TEST_KILLS", "4"))
 LATE_CU = PRODUCT_CU.replace("float sum = 0;", "float sum = 0 * LATE;")
 
 
-def four_workers(here: Path, configurations: int = 24) -> list[str]:
-    """A search of so many configurations by four workers, all of which compile to their own machine code."""
-    kernel = kernel_in(here, params={"LATE": list(range(configurations))}, launch=LAUNCH, source=LATE_CU)
+def four_workers(here: Path, configurations: int = 24, *, builds: bool = False) -> list[str]:
+    """A search of so many configurations by four workers; with `builds` each compiles to its own machine code."""
+    levels = {"LATE": list(range(configurations))}
+    used = (
+        {"source": LATE_CU, "launch": LAUNCH}
+        if builds
+        else {"launch": {**LAUNCH, "shared_bytes": "0 * LATE"}}
+    )
+    kernel = kernel_in(here, params=levels, **used)
     return [*kernel, "backend=emulator", "backend.devices=[0,1,2,3]", "shape=8x8x8", "search=random",
             "search.budget=null", "build.workers=2"]  # fmt: skip
 
@@ -35,7 +41,7 @@ def test_a_parent_killed_at_any_moment_loses_nothing_and_leaves_nobody(here: Pat
     while kills < KILLS:
         folder += 1
         results = here / f"out{folder}"
-        command = [*four_workers(here), f"results_dir={results}"]
+        command = [*four_workers(here, builds=True), f"results_dir={results}"]
         kept: list[str] = []
         while kills < KILLS and killed(run := Command(command), results / "study.db", kept, chance):
             kills += 1
@@ -157,9 +163,11 @@ def test_a_disk_that_fills_up_under_a_run_ends_it_with_4_and_keeps_what_was_stor
 ) -> None:
     """Files may not grow beyond `limit` bytes; what was stored until then is whole, and a rerun does the rest."""
     results = here / "out"
-    warm = four_workers(here, 60)
-    assert Command([*warm, f"results_dir={here / 'warm'}"]).finish()[0] == 0, "so that nothing is built below"
-    command = [*warm, "resume=true", f"results_dir={results}"]
+    # Another results folder, in which one configuration is enough for all of them to be built.
+    search = four_workers(here, 60)
+    warm = [*search, "kernel.params.LATE=0", f"results_dir={here / 'warm'}"]
+    assert Command(warm).finish()[0] == 0, "so that nothing is built below"
+    command = [*search, "resume=true", f"results_dir={results}"]
     code, _, err = Command(command, limit_file_bytes=limit).finish()
     assert code == 4, err
     assert "error: " in err

@@ -14,7 +14,6 @@ from test_tune import Ears, Memory
 
 from sweeper.backend.base import Finalist, Rounds, Turns
 from sweeper.build.source import translation_unit
-from sweeper.cli.session import feasible_space
 from sweeper.config import BackendConfig, BuildConfig, Config, MeasureConfig, ShapeConfig
 from sweeper.device.present import why_no_gpu
 from sweeper.evaluate import LiveEvaluator
@@ -22,6 +21,7 @@ from sweeper.kernel.description import load
 from sweeper.model import Confirmed, Point, Role
 from sweeper.paths import conf_dir
 from sweeper.problem import resolve
+from sweeper.resources.feasible import feasible_space
 from sweeper.search import make
 from sweeper.statistics import Verdict, paired_log_ratio, verdict
 from sweeper.table.confirmed import confirmed_frame

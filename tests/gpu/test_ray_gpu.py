@@ -13,7 +13,6 @@ from cluster_rig import descendants
 from test_kernel import shipped
 from test_tune import Ears, Memory
 
-from sweeper.cli.session import feasible_space
 from sweeper.config import BackendConfig, BuildConfig, Config, EngineConfig, MeasureConfig, ShapeConfig
 from sweeper.device.present import count_gpus, why_no_gpu
 from sweeper.evaluate import make_evaluator
@@ -21,6 +20,7 @@ from sweeper.kernel.description import load
 from sweeper.model import Role, Status
 from sweeper.paths import conf_dir
 from sweeper.problem import resolve
+from sweeper.resources.feasible import feasible_space
 from sweeper.search import make
 from sweeper.tune import Study, Tally, tune
 

@@ -11,7 +11,6 @@ import pytest
 from test_kernel import shipped
 from test_tune import Ears, Memory
 
-from sweeper.cli.session import feasible_space
 from sweeper.config import BackendConfig, BuildConfig, Config, MeasureConfig, ShapeConfig
 from sweeper.device.present import count_gpus, why_no_gpu
 from sweeper.evaluate import LiveEvaluator
@@ -19,6 +18,7 @@ from sweeper.kernel.description import load
 from sweeper.model import Role, Status, TimeSource
 from sweeper.paths import conf_dir
 from sweeper.problem import resolve
+from sweeper.resources.feasible import feasible_space
 from sweeper.search import make
 from sweeper.table.row import time_ms
 from sweeper.tune import STOPPED, Study, Tally, tune
