@@ -13,8 +13,9 @@ from bench_rig import Bench
 
 from sweeper.check.compose import Composer
 from sweeper.device import target
-from sweeper.model import KernelSpec
+from sweeper.model import KernelSpec, Point
 from sweeper.paths import kernels_dir
+from sweeper.problem import resolve
 from sweeper.resources.feasible import feasible_space
 from sweeper.resources.geometry import launch_of, why_not_launchable
 
@@ -62,6 +63,18 @@ __global__ void hits(int* found, int tiles, int depth, int workers) {
     }
   }
   found[unit] = seen == parts && next == depth ? count : 1000 + count;
+}
+"""
+# A block adds up its share of what all parts have: of part p, quad q is (p + 1, q, p·q, 1).
+SHARE_CU = r"""
+#include "division.cuh"
+template <int QUADS, int THREADS, int PARTS>
+__global__ void added(float* found, int quads) {
+  streams::add_share_at_once<QUADS, THREADS, PARTS>(
+      blockIdx.x, [&](int part, int quad) { return make_float4(part + 1, quad, part * quad, 1); },
+      [&](const float4& sum, int quad) {
+        if (quad < quads) reinterpret_cast<float4*>(found)[quad] = sum;  // the emulator tries fewer, too
+      });
 }
 """
 UNRAVEL_CU = """
@@ -172,6 +185,38 @@ def test_a_split_tile_is_cut_into_parts_of_its_own(bench: Bench, tiles: int, dep
     assert check.passed
 
 
+@pytest.mark.parametrize("parts", [2, 3, 7, 14])
+@pytest.mark.parametrize(("quads", "threads"), [(1024, 128), (512, 256), (96, 32), (256, 32)])
+def test_parts_that_add_up_shares_at_once_add_up_all_of_them_once(
+    bench: Bench, quads: int, threads: int, parts: int
+) -> None:
+    """Whether shares are equal or not, of fewer quads than there are threads or of more."""
+    (bench.folder / "added.py").write_text(
+        "import numpy as np\n\n\ndef reference(quads):\n"
+        f"    parts, quad = {parts}, np.arange(quads)\n"
+        "    below = parts * (parts - 1) // 2\n"
+        "    sums = [quad * 0 + below + parts, quad * parts, quad * below, quad * 0 + parts]\n"
+        "    return np.stack(sums, axis=1).ravel()\n"
+    )
+    spec = bench.load(
+        "added",
+        SHARE_CU,
+        entry="added",
+        dims=["QUADS"],
+        template=["quads", "threads", "parts"],
+        params={"quads": [quads], "threads": [threads], "parts": [parts]},
+        launch={"block": ["threads"], "grid": ["parts"]},
+        args=[
+            {"name": "found", "shape": ["QUADS * 4"], "direction": "out", "dtype": "float32"},
+            {"name": "quads", "scalar": "int32", "value": "QUADS"},
+        ],
+        reference={"python": "added.py"},
+    )
+    check = bench.measure(spec, {"QUADS": quads}).check
+    assert check is not None
+    assert check.passed
+
+
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_every_configuration_can_be_launched(name: str, shape: str) -> None:
@@ -192,13 +237,16 @@ def test_the_default_configuration_is_feasible(name: str) -> None:
 @pytest.mark.parametrize("name", CUT)
 @pytest.mark.parametrize("shape", ["square", "deep", "few_rows", "some_rows"])
 def test_blocks_that_wait_for_each_other_all_run_at_once(name: str, shape: str) -> None:
-    """Unless the parts of a tile are a cluster, which runs at once by itself."""
+    """Unless the parts of a tile are a cluster, which runs at once by itself. Clusters of four or eight do not reach
+    all multiprocessors of an H200: 30 and 15 of them fit.
+    """
     spec, dims = described(name), sizes(*SHAPES[shape])
     for params in sample(spec, dims):
-        if params["splits"] == 1 or params["together"]:
+        if params["splits"] == 1 or params["together"] in (1, 2):
             continue
         launch = launch_of(spec, spec.default_point.of(params), dims, H200)
-        assert launch.grid[0] <= H200.sm_count * params["blocks"], params
+        reached = 120 if params["together"] else H200.sm_count
+        assert launch.grid[0] <= reached * params["blocks"], params
         assert params["blocks"] * (launch.shared_bytes + 1024) <= H200.max_shared_bytes + 1024, params
 
 
@@ -211,24 +259,43 @@ def test_no_part_of_a_tile_is_empty(name: str, shape: str) -> None:
 
 
 def test_sums_that_pass_through_shared_memory_fit_there() -> None:
-    """Where the tiles were, or beside them: then each block gets whole slabs of 64 columns from the others."""
-    spec, dims = described("wgmma_stream_k"), sizes(512, 512, 512)
+    """Where the tiles were, or beside them: then each block gets its columns from the others, whole slabs of 64 where
+    all parts of a tile are one cluster.
+    """
+    spec, square, deep = described("wgmma_stream_k"), sizes(512, 512, 512), sizes(128, 128, 8192)
     seen = set()
-    for params in sample(spec, dims, most=4000):
+    for dims, params in [(d, one) for d in (square, deep) for one in sample(spec, d, most=4000)]:
         together, bm, bn, splits = params["together"], params["bm"], params["bn"], params["splits"]
         seen.add(together)
         if not together:
             continue
         ring = params["stages"] * (bm + bn) * params["bk"] * 2
-        assert splits * params["cluster_m"] * params["cluster_n"] <= 8, params
+        party = splits if together < 3 else together
+        assert party * params["cluster_m"] * params["cluster_n"] <= 8, params
         if together == 1:
             assert bm * (bn + 8) * 4 <= ring, params
         else:
-            assert bn % (64 * splits) == 0, params
-            needed = ring + params["consumers"] * 8192 + bm * bn * 4 * (splits - 1) // splits
+            assert bn % ((64 if together == 2 else 8) * party) == 0, params
+            needed = ring + params["consumers"] * 8192 + bm * bn * 4 * (party - 1) // party
             launch = launch_of(spec, spec.default_point.of(params), dims, H200)
             assert needed < launch.shared_bytes <= H200.max_shared_bytes, params
-    assert seen == {0, 1, 2}
+    assert seen == {0, 1, 2, 4, 8}
+
+
+def test_clusters_that_add_up_first_leave_the_workspace_a_fraction() -> None:
+    """Each block the columns that it has of its cluster's sum, counted apart from those of the others in it."""
+    spec, dims = described("wgmma_stream_k"), sizes(*SHAPES["deep"])
+    alone = {"bm": 64, "bn": 64, "consumers": 1, "stages": 4, "splits": 64, "waves": 0}
+    space = feasible_space(spec, dims, H200)
+    rooms = {}
+    for together in (0, 4, 8):
+        point = Point.of({**spec.default_point.params, **alone, "together": together})
+        assert space.why_infeasible(point) is None
+        rooms[together] = {a.name: a.size for a in resolve(spec, dims, point, seed=0).scratch}
+        assert launch_of(spec, point, dims, H200).cluster == ((together or 1), 1, 1)
+    for together in (4, 8):
+        assert rooms[together]["partial"] * together == rooms[0]["partial"] == 64 * 64 * 64
+        assert rooms[together]["arrived"] == together * rooms[0]["arrived"]
 
 
 @pytest.mark.parametrize("name", ["wgmma_stream_k", "wgmma_pingpong"])

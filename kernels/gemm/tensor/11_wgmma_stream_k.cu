@@ -9,7 +9,8 @@
 // that one computed first, and stores; where there are more, each adds up a share of the tile when all are done.
 // streams.cuh has the division and the adding up. TOGETHER 1: the blocks that share a tile are a cluster and read
 // each other's sums from shared memory, which spares the way through a workspace. TOGETHER 2: they send each other what
-// they need, and keep in registers what nobody else does.
+// they need, and keep in registers what nobody else does. TOGETHER 4 or 8: clusters of so many do that, and what they
+// come to goes through the workspace, a fourth or an eighth of what parts on their own would leave there.
 //
 // Odd leading dimensions are dealt with as in rung 14: the operand is copied first.
 //
@@ -45,7 +46,9 @@ __global__ void __launch_bounds__(CONSUMERS * 128 + 128, BLOCKS)
   using ATile = OperandTile<A_MAJOR, BM, BK, CLUSTER_N>;
   using BTile = OperandTile<B_MAJOR, BN, BK, CLUSTER_M>;
   using Division = Work<SPLITS, WAVES>;
-  constexpr bool POOLED = TOGETHER == 1, SENT = TOGETHER == 2;
+  constexpr bool POOLED = TOGETHER == 1, SENT = TOGETHER >= 2, PASSED_ON = TOGETHER > 2;
+  // Parts that send each other their sums, and how many come to the workspace for it.
+  constexpr int PARTY = PASSED_ON ? TOGETHER : SENT ? SPLITS : 1;
   constexpr int THREADS = CONSUMERS * 128, SLABS = BM / CONSUMERS / 64;
   // Rows of sums in shared memory lie apart so that eight of them touch all banks.
   constexpr int PITCH = POOLED ? BN + 8 : BN;
@@ -63,9 +66,10 @@ __global__ void __launch_bounds__(CONSUMERS * 128 + 128, BLOCKS)
   static_assert(!APART || (SPLITS == 1 && STAGES * BK >= BN), "the ring has a place for every slab of the last tile");
   static_assert(!POOLED || BM * PITCH * 4 <= STAGES * (ATile::BYTES + BTile::BYTES), "sums fit the ring");
   // Columns that each of the parts finishes where sums are sent, and what it gets for it.
-  constexpr int OWN = BN / (SENT ? SPLITS : 1);
-  constexpr unsigned INBOX_BYTES = SENT ? (SPLITS - 1) * BM * OWN * 4 : 0;
-  static_assert(OWN % 64 == 0 || !SENT, "parts have whole slabs");
+  constexpr int OWN = BN / PARTY;
+  constexpr unsigned INBOX_BYTES = (PARTY - 1) * BM * OWN * 4;
+  static_assert(OWN % 64 == 0 || !SENT || PASSED_ON, "parts have whole slabs");
+  static_assert(!PASSED_ON || (SPLITS % PARTY == 0 && SPLITS > PARTY && OWN % 8 == 0), "several whole clusters a tile");
 
   // Rows that TMA cannot read are copied to where it can, by all blocks, before any of them computes.
   if (lda % 8 != 0 || ldb % 8 != 0) {
@@ -197,7 +201,11 @@ __global__ void __launch_bounds__(CONSUMERS * 128 + 128, BLOCKS)
       }
     };
     const auto slot = [&](int index) {
-      return reinterpret_cast<float4*>(partial) + static_cast<size_t>(index * CLUSTER + rank) * (BM * BN / 4);
+      return reinterpret_cast<float4*>(partial) + static_cast<size_t>(index * CLUSTER + rank) * (BM * OWN / 4);
+    };
+    // Of those that have sums of the same columns of a tile, one of each cluster.
+    const auto counter_of = [&](const Piece& piece) {
+      return (piece.tile * CLUSTER + rank) * PARTY + piece.part % PARTY;
     };
 
     // Each part finishes OWN columns of the tile. It sends the others' sums to them, to a place of its own in their
@@ -206,18 +214,24 @@ __global__ void __launch_bounds__(CONSUMERS * 128 + 128, BLOCKS)
       const auto place = [&](int from, int i, int q) {
         return inbox + (((from * CONSUMERS + group) * SLABS + i) * (OWN / 8) + q) * 2048 + thread * 16;
       };
+      const int member = piece.part % PARTY;
+      // The next one first, so that not all send to the same one at a time.
+#pragma unroll 1
+      for (int ahead = 1; ahead < PARTY; ++ahead) {
+        const int receiver = (member + ahead) % PARTY;
 #pragma unroll
-      for (int other = 0; other < SPLITS; ++other) {
-        if (other == piece.part) continue;
-        const unsigned to = other * CLUSTER + rank, barrier = hopper::shared_address_in(received, to);
-        const unsigned there = hopper::shared_address_in(place(piece.part - (piece.part > other), 0, 0), to);
+        for (int other = 0; other < PARTY; ++other) {
+          if (other != receiver) continue;
+          const unsigned to = other * CLUSTER + rank, barrier = hopper::shared_address_in(received, to);
+          const unsigned there = hopper::shared_address_in(place(member - (member > other), 0, 0), to);
 #pragma unroll
-        for (int i = 0; i < SLABS; ++i) {
+          for (int i = 0; i < SLABS; ++i) {
 #pragma unroll
-          for (int q = 0; q < OWN / 8; ++q) {
-            const int j = other * OWN / 2 + 4 * q;
-            send(there + (i * (OWN / 8) + q) * 2048, sums[i][j], sums[i][j + 1], sums[i][j + 2], sums[i][j + 3],
-                 barrier);
+            for (int q = 0; q < OWN / 8; ++q) {
+              const int j = other * OWN / 2 + 4 * q;
+              send(there + (i * (OWN / 8) + q) * 2048, sums[i][j], sums[i][j + 1], sums[i][j + 2], sums[i][j + 3],
+                   barrier);
+            }
           }
         }
       }
@@ -225,8 +239,8 @@ __global__ void __launch_bounds__(CONSUMERS * 128 + 128, BLOCKS)
       locate(piece.tile, row, column);
       hopper::mbarrier_wait_cluster(received, 0);
 #pragma unroll
-      for (int part = 0; part < SPLITS; ++part) {
-        if (part != piece.part) continue;
+      for (int part = 0; part < PARTY; ++part) {
+        if (part != member) continue;
 #pragma unroll
         for (int i = 0; i < SLABS; ++i) {
           float own[OWN / 2];
@@ -234,7 +248,7 @@ __global__ void __launch_bounds__(CONSUMERS * 128 + 128, BLOCKS)
           for (int q = 0; q < OWN / 8; ++q) {
             float* const four = &own[4 * q];
 #pragma unroll
-            for (int from = 0; from < SPLITS; ++from) {
+            for (int from = 0; from < PARTY; ++from) {
               float more[4];
               if (from == part) {
 #pragma unroll
@@ -248,6 +262,14 @@ __global__ void __launch_bounds__(CONSUMERS * 128 + 128, BLOCKS)
               for (int v = 0; v < 4; ++v) four[v] = from == 0 ? more[v] : four[v] + more[v];
             }
           }
+          if constexpr (PASSED_ON) {
+            float4* const to = slot(piece.slot) + (group * SLABS + i) * (OWN / 8) * 128 + thread;
+#pragma unroll
+            for (int q = 0; q < OWN / 8; ++q) {
+              to[q * 128] = make_float4(own[4 * q], own[4 * q + 1], own[4 * q + 2], own[4 * q + 3]);
+            }
+            continue;
+          }
           const int top = row + (group * SLABS + i) * 64, left = column + part * OWN;
           if (STORE == store::THROUGH && aligned) {
             store_wide(own, slab, C, ldc, top, left, M, N);
@@ -258,6 +280,7 @@ __global__ void __launch_bounds__(CONSUMERS * 128 + 128, BLOCKS)
           }
         }
       }
+      if (PASSED_ON) counters.count(counter_of(piece));
     };
 
     for (Division work = divide(); work.next(piece);) {
@@ -370,11 +393,14 @@ __global__ void __launch_bounds__(CONSUMERS * 128 + 128, BLOCKS)
     if (STORE != store::THROUGH && aligned && threadIdx.x % 32 == 0) hopper::tma_store_wait_read<0>();
     if (POOLED) hopper::cluster_sync();
     Division again = divide();
-    while ((SPLITS > 2 || SPLITS == 0 || POOLED) && !SENT && again.next(piece)) {
+    while ((SPLITS > 2 || SPLITS == 0 || POOLED) && (!SENT || PASSED_ON) && again.next(piece)) {
       if (piece.parts <= 2 && !POOLED) continue;
-      const int tile = piece.tile * CLUSTER + rank;
       locate(piece.tile, row, column);
-      if (!TOGETHER) counters.await(tile, piece.parts);
+      // What this part adds up a share of are the columns of its place in a cluster.
+      const int counter = counter_of(piece), member = piece.part % PARTY;
+      const int parts = PASSED_ON ? SPLITS / PARTY : piece.parts;
+      column += member * OWN;
+      if (!POOLED) counters.await(counter, parts);
       float4* const room = reinterpret_cast<float4*>(tiles + STAGES * (ATile::BYTES + BTile::BYTES));
       if constexpr (POOLED) {
         add_share<BM * BN / 4, THREADS, 1>(
@@ -388,20 +414,26 @@ __global__ void __launch_bounds__(CONSUMERS * 128 + 128, BLOCKS)
               store_four(sum, C, ldc, row + quad / (BN / 4), column + quad % (BN / 4) * 4, M, N);
             });
       } else {
-        add_share<BM * BN / 4, THREADS, 1>(
-            piece.part, piece.parts, room,
-            [&](int part, int quad) { return __ldcg(slot(Division::slot_of(piece, part)) + quad); },
-            [&](const float4& sum, int quad) {
-              const int by = quad % 128, block = quad / 128;
-              const int r = row + block / (BN / 8) * 64 + wgmma::row_of(0, by);
-              const int c = column + block % (BN / 8) * 8 + wgmma::column_of(0, by);
-              store_two(sum.x, sum.y, C, ldc, r, c, M, N);
-              store_two(sum.z, sum.w, C, ldc, r + 8, c, M, N);
-            });
+        const auto bring = [&](int part, int quad) {
+          return __ldcg(slot(Division::slot_of(piece, part * PARTY + member)) + quad);
+        };
+        const auto put = [&](const float4& sum, int quad) {
+          const int by = quad % 128, block = quad / 128;
+          const int r = row + block / (OWN / 8) * 64 + wgmma::row_of(0, by);
+          const int c = column + block % (OWN / 8) * 8 + wgmma::column_of(0, by);
+          store_two(sum.x, sum.y, C, ldc, r, c, M, N);
+          store_two(sum.z, sum.w, C, ldc, r + 8, c, M, N);
+        };
+        constexpr int PARTS = PASSED_ON ? SPLITS / PARTY : 0;
+        if constexpr (PASSED_ON && BM * OWN / 4 > PARTS * (THREADS / 2)) {
+          add_share_at_once<BM * OWN / 4, THREADS, PARTS>(piece.part / PARTY, bring, put);
+        } else {
+          add_share<BM * OWN / 4, THREADS, 1>(piece.part / PARTY, parts, room, bring, put);
+        }
       }
-      if (!TOGETHER) {
+      if (!POOLED) {
         counters.meet();
-        counters.leave(tile, piece.parts);
+        counters.leave(counter, parts);
       }
     }
   }

@@ -86,4 +86,30 @@ class Work {
   unsigned units_ = 1, at_ = 0, end_ = 0;
 };
 
+// Adds up share `part` of PARTS equal runs of QUADS times four sums, as add_share does, where that has about as many
+// quads as there are threads, or more. A thread has all that it adds up under way at once: a few quads more than there
+// are threads take no second way there and back.
+template <int QUADS, int THREADS, int PARTS, typename Fetch, typename Put>
+__device__ __forceinline__ void add_share_at_once(int part, const Fetch& fetch, const Put& put) {
+  constexpr int TURNS = ((QUADS + PARTS - 1) / PARTS + THREADS - 1) / THREADS;
+  const int last = QUADS * (part + 1) / PARTS - 1;
+  const int begin = QUADS * part / PARTS + static_cast<int>(threadIdx.x) % THREADS;
+  float4 found[PARTS][TURNS];
+#pragma unroll
+  for (int other = 0; other < PARTS; ++other) {
+#pragma unroll
+    for (int i = 0; i < TURNS; ++i) found[other][i] = fetch(other, min(begin + i * THREADS, last));
+  }
+#pragma unroll
+  for (int i = 0; i < TURNS; ++i) {
+    float4 sum = found[0][i];
+#pragma unroll
+    for (int other = 1; other < PARTS; ++other) {
+      const float4& more = found[other][i];
+      sum.x += more.x, sum.y += more.y, sum.z += more.z, sum.w += more.w;
+    }
+    if (begin + i * THREADS <= last) put(sum, begin + i * THREADS);
+  }
+}
+
 }  // namespace streams
