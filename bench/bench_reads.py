@@ -2,9 +2,9 @@
 
 A product of a few rows lasts as long as its matrix takes to be read. How long is that at the least, its launch and the
 first byte's latency included? Kernels that read 8 to 235 MB and compute nothing (`reads.cu`) answer it: TMA with a
-tensor map and without, plain loads of 16 bytes, loads in strips as rung 13 of the ladder makes them, and asynchronous
-copies. They differ in blocks and bytes under way, in how long a piece of a row is, and in whether what was read leaves
-the second-level cache first. Beside them a launch that reads nothing, and copies that move as many bytes.
+tensor map and without, plain loads of 16 bytes, loads in strips as fragments of the tensor cores want them, and
+asynchronous copies. They differ in blocks and bytes under way, in how long a piece of a row is, and in whether what was
+read leaves the second-level cache first. Beside them a launch that reads nothing, and copies that move as many bytes.
 
 Every reader first proves, by a sum over all words, that it reads each byte once. Then all are timed in turns, in
 rounds of random order, one launch between two events, as the backend takes its samples: L2 cold, flushed by writing

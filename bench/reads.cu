@@ -97,7 +97,7 @@ __device__ void read_loads(const char* data, Bytes bytes, unsigned hint, unsigne
   if (add || total == 0x9e3779b9u) atomicAdd(sum, total);
 }
 
-// Loads as rung 13 makes them: a block has a strip of the rows of `pitch` bytes, eight runs wide, with others if there
+// Loads as fragments of the tensor cores want them: a block has a strip of the rows of `pitch` bytes, eight runs wide, with others if there
 // are more blocks than strips; its warps take 32 rows in turns, with AHEAD such batches under way.
 template <typename Run, int AHEAD>
 __device__ void read_strips(const char* data, Bytes bytes, unsigned pitch, unsigned hint, unsigned add, unsigned* sum) {

@@ -102,10 +102,6 @@ _GEMV = {
 _STREAMED = {
     "down": [1, 2, 4, 8], "stages": [2, 3, 4, 5, 6, 8, 10, 12], "cluster": [1, 2, 4],
 }  # fmt: skip
-# 32 to 128 KiB under way in a multiprocessor, under the policy that rung 12 is faster with.
-_DIRECT = {
-    "across": [1, 2], "down": [2, 4, 8, 16], "buffers": [2, 3, 4, 6], "cluster": [1, 2, 4], "hint": [1],
-}  # fmt: skip
 _STREAM_K = {
     "bk": [16, 32, 64], "stages": [3, 4, 5, 6, 8, 10], "group": [8], "stream": [0, 1, 2, 3], "parts": [1, 2, 4, 8],
 }  # fmt: skip
@@ -136,7 +132,6 @@ _STREAM_16 = {
 
 HALF = (
     Rung("streamed_gemv", _on("gemv"), _STREAMED, (56, 56)),
-    Rung("direct_gemv", _on("gemv"), _DIRECT, (48, 48)),
     Rung("wgmma_swapped", _on("gemv skinny few"), _SWAPPED, (48, 24)),
     Rung(
         "wgmma_persistent",

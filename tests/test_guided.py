@@ -16,7 +16,6 @@ from contract.search_contract import bowl, drive, register_tiled, space_of  # no
 from specs import gemm_spec, saxpy_spec  # noqa: E402
 
 from sweeper.cli.estimates import estimates, recorded_estimates  # noqa: E402
-from sweeper.cli.session import feasible_space  # noqa: E402
 from sweeper.device import DeviceIdentity, target  # noqa: E402
 from sweeper.errors import ConfigError  # noqa: E402
 from sweeper.model import KernelSpec, Role, Stage, Status  # noqa: E402
@@ -24,6 +23,7 @@ from sweeper.problem import resolve  # noqa: E402
 from sweeper.recording import Recorded, write_compact  # noqa: E402
 from sweeper.resources import resources  # noqa: E402
 from sweeper.resources.columns import predicted_times  # noqa: E402
+from sweeper.resources.feasible import feasible_space  # noqa: E402
 from sweeper.search import make  # noqa: E402
 from sweeper.search.complete import completed  # noqa: E402
 from sweeper.search.feasible_sampler import FeasibleSampler  # noqa: E402
