@@ -380,6 +380,35 @@ class TestOpeningPreparingAndClosing:
         assert one.outcome.result(20).check.passed
         assert worker.prepared == 2
 
+    def test_another_problem_can_be_asked_for_while_one_is_prepared(self) -> None:
+        """Ready is only who has prepared the last; what becomes of the one before is nobody's any more."""
+        begun, gate = threading.Event(), threading.Event()
+
+        class Slow(StubWorker):
+            def prepare(self, spec: Any, dims: Any, seed: int) -> None:
+                if not self.prepared:
+                    begun.set()
+                    gate.wait(20)
+                super().prepare(spec, dims, seed)
+                if self.prepared == 2:
+                    raise TrialFailed(Status.OUT_OF_MEMORY, Stage.LOAD, "the second does not fit")
+
+        worker = Slow()
+        devices = DeviceGroup([worker], MeasureProtocol())  # type: ignore[list-item]
+        devices.prepare(SPEC, DIMS, 1)
+        assert begun.wait(20)
+        devices.prepare(SPEC, {"M": 32, "N": 32, "K": 32}, 1)
+        gate.set()
+        with pytest.raises(TrialFailed, match="the second does not fit"):
+            devices.ready()
+        devices.prepare(SPEC, DIMS, 2)
+        devices.ready()
+        one = ticket(1)
+        devices.submit(one)
+        assert one.outcome.result(20).check.passed
+        assert worker.prepared == 3
+        devices.close()
+
     def test_where_one_device_cannot_be_opened_none_stays_open(self) -> None:
         class Missing(StubWorker):
             def identify(self) -> tuple[Target, DeviceIdentity]:

@@ -166,15 +166,16 @@ class DeviceGroup:
             if isinstance(todo, FinalsTicket):
                 self._confirm(lane, todo)
                 continue
+            problem, prepared = todo
             try:
-                lane.worker.prepare(*todo)
+                lane.worker.prepare(*problem)
             except BaseException as error:
-                lane.prepared.set_exception(error)
+                prepared.set_exception(error)
             else:
-                lane.prepared.set_result(None)
+                prepared.set_result(None)
 
-    def _next(self, lane: Lane) -> Ticket | FinalsTicket | Problem | None:
-        """The problem to prepare, else the first ticket in asked order that is built; None at the end.
+    def _next(self, lane: Lane) -> Ticket | FinalsTicket | tuple[Problem, Future[None]] | None:
+        """The problem to prepare and who waits for it, else the first ticket in asked order that is built; None at the end.
 
         Finals wait until nothing is queued, and go to the first device that is usable.
         """
@@ -183,8 +184,9 @@ class DeviceGroup:
                 if self._closed or lane.lost:
                     return None
                 if lane.problem is not None:
+                    # Meanwhile another problem may be asked for, which somebody else waits for.
                     problem, lane.problem = lane.problem, None
-                    return problem
+                    return problem, lane.prepared
                 for ticket in self._queue if lane.usable else ():
                     if ticket.ready:
                         self._queue.remove(ticket)
