@@ -175,7 +175,9 @@ class DeviceGroup:
                 prepared.set_result(None)
 
     def _next(self, lane: Lane) -> Ticket | FinalsTicket | tuple[Problem, Future[None]] | None:
-        """The problem to prepare and who waits for it, else the first ticket in asked order that is built; None at the end.
+        """The problem to prepare and who waits for it, else the first ticket in asked order that is built.
+
+        None at the end.
 
         Finals wait until nothing is queued, and go to the first device that is usable.
         """
