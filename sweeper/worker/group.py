@@ -177,9 +177,7 @@ class DeviceGroup:
     def _next(self, lane: Lane) -> Ticket | FinalsTicket | tuple[Problem, Future[None]] | None:
         """The problem to prepare and who waits for it, else the first ticket in asked order that is built.
 
-        None at the end.
-
-        Finals wait until nothing is queued, and go to the first device that is usable.
+        Finals wait until nothing is queued, and go to the first device that is usable. None at the end.
         """
         with self._changed:
             while True:
