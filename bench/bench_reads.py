@@ -18,22 +18,21 @@ Writes reads.csv, reads.md and reads.json into FOLDER (results/h200/reads). `% o
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 import random
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from reads_table import save, summary
+from reads_tried import PITCH, SIZES, Reader, readers
 
-from sweeper.atomic import atomic_write
 from sweeper.backend.cuda.device import CudaDevice
 from sweeper.backend.cuda.launching import Parameters, load_launch_api
 from sweeper.backend.cuda.sampler import Sampler
@@ -45,123 +44,16 @@ from sweeper.device.nvml import Nvml
 from sweeper.device.present import why_no_gpu
 from sweeper.dtypes import dtype
 from sweeper.errors import SetupError
-from sweeper.model import Launch
 from sweeper.paths import kernels_dir
 from sweeper.problem.tensor_maps import ResolvedTensorMap
-from sweeper.provenance import run_record, write_json
+from sweeper.provenance import run_record
 from sweeper.statistics import median_interval
 
-__all__ = ["PITCH", "SIZES", "Reader", "main", "readers", "summary"]
-
-PITCH = 8192
-"""Bytes of a row of the matrix that the sizes are cut of: 4096 elements of 16 bits."""
-
-SIZES = tuple(rows * PITCH for rows in (1024, 2048, 4096, 8192, 16384, 28672))
-"""Bytes; the third is the matrix of a product with N = K = 4096, the last that of N = 28672."""
+__all__ = ["main"]
 
 _BUFFER_BYTES = 1 << 28
 _LEAST_ROUNDS = 7
 _MOST_ROUNDS = 41
-_KIB = 1024
-_HINTS = ("no policy", "first to leave", "rank unchanged")
-
-
-@dataclass(frozen=True, slots=True)
-class Reader:
-    """A kernel of `reads.cu` and how it is launched; `kernel` is empty for a copy by the driver.
-
-    `chunk` bytes `stages` times are what a block has under way; `segment` bytes of a row are one piece of a
-    chunk. Of the kernels without a ring `chunk` is what all threads of a block load at once. `hint`: what the
-    second-level cache shall do with what was read, as `_HINTS` says.
-    """
-
-    kernel: str
-    blocks: int
-    chunk: int = 0
-    stages: int = 1
-    segment: int = 0
-    hint: int = 1
-    threads: int = 32
-    cluster: int = 1
-    nothing: bool = False
-
-    @property
-    def way(self) -> str:
-        """What it reads with."""
-        if self.nothing:
-            return "nothing"
-        ways = {"read_bulk": "TMA", "read_tensor": "TMA, tensor map", "": "copy"}
-        others = "loads" if "loads" in self.kernel else "cp.async"
-        return ways.get(self.kernel, "loads, strips" if self.strips else others)
-
-    @property
-    def ring(self) -> bool:
-        return self.kernel in ("read_bulk", "read_tensor")
-
-    @property
-    def strips(self) -> bool:
-        return self.kernel.startswith("read_strips")
-
-    def under_way(self, sm_count: int) -> int:
-        """Bytes that a multiprocessor has under way."""
-        return self.chunk * self.stages * self.blocks // sm_count
-
-    @property
-    def shared_bytes(self) -> int:
-        if self.ring:
-            return self.chunk * self.stages + 8 * self.stages
-        return self.chunk * self.stages if "copies" in self.kernel else 0
-
-    def launch(self) -> Launch:
-        cluster = (self.cluster, 1, 1) if self.cluster > 1 else None
-        return Launch((self.threads, 1, 1), (self.blocks, 1, 1), self.shared_bytes, cluster=cluster)
-
-    @property
-    def box(self) -> tuple[int, int]:
-        """Elements of 16 bits and rows of a chunk."""
-        return self.segment // 2, self.chunk // self.segment
-
-
-def readers(sm_count: int) -> list[Reader]:
-    """What is tried; the first of a way is its plainest."""
-    all_, even = sm_count, sm_count // 64 * 64
-    found = [Reader("", 0), Reader("read_bulk", all_, 16 * _KIB, 4, 16 * _KIB, nothing=True)]
-    found += [Reader("read_bulk", even, 16 * _KIB, 4, 16 * _KIB, cluster=2, nothing=True)]
-    for chunk, stages, blocks in (
-        (8, 4, all_), (16, 4, all_), (8, 8, all_), (16, 6, all_), (16, 12, all_), (32, 3, all_), (32, 6, all_),
-        (8, 4, 2 * all_), (8, 6, 2 * all_),
-    ):  # fmt: skip
-        found.append(Reader("read_bulk", blocks, chunk * _KIB, stages, chunk * _KIB))
-    found += [Reader("read_bulk", all_, 16 * _KIB, 6, 16 * _KIB, hint=hint) for hint in (0, 2)]
-    found += [
-        Reader("read_bulk", blocks, 16 * _KIB, 6, segment)
-        for segment in (256, 512, 1024, 2048)
-        for blocks in (even, all_)
-    ]
-    found += [
-        Reader("read_tensor", even, 16 * _KIB, 6, segment, cluster=cluster)
-        for segment, cluster in ((128, 1), (128, 2), (256, 1), (512, 1), (512, 2))
-    ]
-    found += [Reader("read_tensor", all_, 16 * _KIB, 6, segment) for segment in (128, 512)]
-    for at_once, threads, blocks in (
-        (4, 512, all_), (4, 1024, all_), (8, 256, all_), (8, 512, all_), (8, 1024, all_), (4, 512, 2 * all_),
-        (8, 256, 2 * all_), (8, 512, 2 * all_), (4, 256, 8 * all_),
-    ):  # fmt: skip
-        found.append(Reader(f"read_loads_{at_once}", blocks, 16 * at_once * threads, threads=threads))
-    found += [Reader("read_loads_8", all_, 16 * 8 * 512, threads=512, hint=hint) for hint in (0, 2)]
-    strips = PITCH // 128
-    for run, threads, blocks, cluster in (
-        (16, 128, 2 * strips, 1), (16, 128, 2 * strips, 2), (16, 256, 2 * strips, 1), (16, 128, 4 * strips, 1),
-        (16, 256, strips, 1), (8, 256, 2 * strips, 1), (8, 512, 2 * strips, 1), (8, 256, 4 * strips, 1),
-    ):  # fmt: skip
-        chunk = threads * run * 8
-        found.append(
-            Reader(f"read_strips_{run}", blocks, chunk, 4, 8 * run, threads=threads, cluster=cluster)
-        )
-    for stages, threads, blocks in ((2, 512, all_), (4, 256, all_), (4, 512, all_), (2, 256, 2 * all_)):
-        found.append(Reader(f"read_copies_{stages}", blocks, 64 * threads, stages, threads=threads))
-    found.append(Reader("read_copies_4", all_, 64 * 256, 4, threads=256, hint=0))
-    return found
 
 
 def _cubin(arch: str) -> bytes:
@@ -311,70 +203,6 @@ def _row(reader: Reader, key: Key, times_ms: Sequence[float], limits: Target) ->
     return row
 
 
-_COLUMNS = (
-    "bytes", "cache", "way", "kernel", "blocks", "threads", "cluster", "chunk_bytes", "stages", "segment_bytes",
-    "under_way_bytes", "hint", "us", "us_low", "us_high", "gbs", "percent_of_copy", "samples",
-)  # fmt: skip
-
-
-def summary(rows: Sequence[Mapping[str, Any]], copy_gbs: float, large_gbs: float) -> str:
-    """The best of every way at every size, and all that was tried at N = K = 4096, as Markdown."""
-    large = f"that of {_BUFFER_BYTES // 2 >> 20} MiB in this run {large_gbs:.0f}"
-    lines = ["# Reading and nothing else", ""]
-    lines += [
-        f"Written by `bench/bench_reads.py`, which says how. A copy moves {copy_gbs:.0f} GB/s, {large}."
-    ]
-    for cache in ("cold", "warm"):
-        here = [row for row in rows if row["cache"] == cache]
-        ways = [way for way in dict.fromkeys(row["way"] for row in here) if way != "nothing"]
-        titles = ["MB", "nothing, µs", *(f"{way}, µs (% of copy)" for way in ways), "the best reader"]
-        lines += ["", f"## L2 {cache}", "", f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
-        lines += [f"| {' | '.join(_size_cells(here, size, ways))} |" for size in SIZES if _of(here, size)]
-    lines += ["", "## All that was tried at 33.6 MB, L2 cold", ""]
-    lines += ["| reader | µs | GB/s | % of copy |", "|---|---|---|---|"]
-    for row in sorted(_of(rows, SIZES[2], "cold"), key=lambda row: float(row["us"])):
-        cells = [_told(row), f"{row['us']:.2f}", str(row.get("gbs", "")), str(row.get("percent_of_copy", ""))]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
-
-
-def _of(rows: Sequence[Mapping[str, Any]], size: int, cache: str = "") -> list[Mapping[str, Any]]:
-    return [row for row in rows if row["bytes"] == size and cache in ("", row["cache"])]
-
-
-def _size_cells(rows: Sequence[Mapping[str, Any]], size: int, ways: Sequence[str]) -> list[str]:
-    best = {way: _least(_of(rows, size), way) for way in (*ways, "nothing")}
-    reading = [row for way, row in best.items() if way not in ("nothing", "copy")]
-    cells = [f"{size / 1e6:.1f}", f"{best['nothing']['us']:.2f}"]
-    cells += [f"{best[way]['us']:.2f} ({best[way]['percent_of_copy']:.1f})" for way in ways]
-    return [*cells, _told(min(reading, key=lambda row: float(row["us"])))]
-
-
-def _least(rows: Sequence[Mapping[str, Any]], way: str) -> Mapping[str, Any]:
-    return min((row for row in rows if row["way"] == way), key=lambda row: float(row["us"]))
-
-
-def _told(row: Mapping[str, Any]) -> str:
-    if row["way"] == "copy":
-        return "copy of half as many bytes"
-    parts = [str(row["way"]), f"{row['blocks']} × {row['threads']} threads"]
-    parts += [f"clusters of {row['cluster']}"] if row["cluster"] > 1 else []
-    parts += [f"{row['under_way_bytes'] / _KIB:.0f} KiB under way"]
-    parts += [f"in pieces of {row['segment_bytes']} B"] if row["segment_bytes"] else []
-    return ", ".join([*parts, _HINTS[row["hint"]]])
-
-
-def _save(folder: Path, rows: Sequence[Mapping[str, Any]], text: str, record: Mapping[str, Any]) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    table = io.StringIO()
-    lines = csv.DictWriter(table, _COLUMNS, restval="", lineterminator="\n")
-    lines.writeheader()
-    lines.writerows(rows)
-    atomic_write(folder / "reads.csv", table.getvalue().encode())
-    atomic_write(folder / "reads.md", text.encode())
-    write_json(dict(record), folder / "reads.json")
-
-
 def _measured(device: CudaDevice, seconds: float, folder: Path) -> int:
     """All of it on one device. Gives the exit code."""
     started, limits = datetime.now(UTC), device.target()
@@ -392,12 +220,12 @@ def _measured(device: CudaDevice, seconds: float, folder: Path) -> int:
     times, clock_mhz = _taken(bench, tried, seconds)
     rows = [_row(tried[key[2]], key, times[key], limits) for key in _keys(len(tried), limits.l2_bytes)]
     large = _large_copy_gbs(bench)
-    text = summary(rows, limits.bandwidth_gbs, large)
+    text = summary(rows, limits.bandwidth_gbs, large, _BUFFER_BYTES // 2)
     facts = {"device": device.identity(), "sm_clock_mhz": clock_mhz, "large_copy_gbs": large}
     record = run_record(
         command=["python", "bench/bench_reads.py"], config={"seconds": seconds}, started=started, facts=facts
     )
-    _save(folder, rows, text, record)
+    save(folder, rows, text, record)
     print(text)
     return 0
 

@@ -21,9 +21,10 @@ from sweeper.resources.geometry import why_not_launchable
 sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
 
 import bench_reads
+import reads_tried
 
 H200 = target("h200")
-TRIED = bench_reads.readers(H200.sm_count)
+TRIED = reads_tried.readers(H200.sm_count)
 RINGS = [reader for reader in TRIED if reader.ring]
 
 
@@ -50,29 +51,29 @@ class FakeLaunches:
 
 
 @pytest.mark.parametrize("reader", [r for r in TRIED if r.kernel], ids=str)
-def test_every_reader_can_be_launched(reader: bench_reads.Reader) -> None:
+def test_every_reader_can_be_launched(reader: reads_tried.Reader) -> None:
     assert why_not_launchable(reader.launch(), H200) is None
     assert reader.blocks % reader.cluster == 0
 
 
 @pytest.mark.parametrize("reader", RINGS, ids=str)
-def test_chunks_cut_every_size_without_a_rest(reader: bench_reads.Reader) -> None:
+def test_chunks_cut_every_size_without_a_rest(reader: reads_tried.Reader) -> None:
     """Rows of whole pieces, and all boxes inside the matrix: no byte is read twice, and none is left."""
     assert reader.chunk % reader.segment == 0
-    assert reader.segment == reader.chunk or bench_reads.PITCH % reader.segment == 0
+    assert reader.segment == reader.chunk or reads_tried.PITCH % reader.segment == 0
     columns, rows = reader.box
-    for size in bench_reads.SIZES:
+    for size in reads_tried.SIZES:
         assert size % reader.chunk == 0
-        assert reader.segment == reader.chunk or size // bench_reads.PITCH % rows == 0
+        assert reader.segment == reader.chunk or size // reads_tried.PITCH % rows == 0
     if reader.kernel == "read_tensor":
         assert max(columns, rows) <= 256, "no larger box has TMA"
 
 
 @pytest.mark.parametrize("reader", [r for r in TRIED if r.strips], ids=str)
-def test_strips_are_shared_by_the_same_number_of_blocks_each(reader: bench_reads.Reader) -> None:
+def test_strips_are_shared_by_the_same_number_of_blocks_each(reader: reads_tried.Reader) -> None:
     """And rows come in whole batches of 32."""
-    assert reader.blocks % (bench_reads.PITCH // reader.segment) == 0
-    assert all(size // bench_reads.PITCH % 32 == 0 for size in bench_reads.SIZES)
+    assert reader.blocks % (reads_tried.PITCH // reader.segment) == 0
+    assert all(size // reads_tried.PITCH % 32 == 0 for size in reads_tried.SIZES)
 
 
 def test_no_reader_is_tried_twice() -> None:
