@@ -108,6 +108,16 @@ def run_of(folder: Path, *, exports: bool) -> Path:
     return folder
 
 
+def test_an_answer_has_what_its_kernel_got_a_parameter_for_since(tmp_path: Path) -> None:
+    older = {name: value for name, value in TMA.items() if name != "stages"}
+    with Composer() as composer:
+        default = composer.compose(["kernel=tma_pipeline"])[0].default_point.params["stages"]
+    row = {"shape": "4096x4096x4096", "kernel": "tma_pipeline", "params": older, "time_ms": 2.5}
+    answer = best([table(tmp_path / "fp32-shapes-rungs.csv", [row])], "4096x4096x4096")
+    assert answer.tuned
+    assert answer.params == {**TMA, "stages": default}
+
+
 class TestWhatIsRead:
     @pytest.mark.parametrize("exports", [True, False], ids=["trials.csv", "study.db"])
     def test_of_a_run_is_what_was_measured_right_and_what_was_confirmed(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -105,11 +105,16 @@ class Dispatcher:
         for entry in at_shape(entries, dims):
             why_not, _ = judge(entry, dims)
             if why_not is None:
-                return _answer(entry, dims)
+                return _answer(self._complete(entry), dims)
         ranked = guesses(entries, dims, judge)
         if not ranked:
             raise self._nothing(entries, dims, limits)
-        return _answer(ranked[0].entry, dims, ranked[0])
+        return _answer(self._complete(ranked[0].entry), dims, ranked[0])
+
+    def _complete(self, entry: Entry) -> Entry:
+        """`entry`, which can run, with every parameter that its kernel has now."""
+        spec = self._feasibility.kernel(entry)
+        return entry if isinstance(spec, str) else replace(entry, params=spec.point_of(entry.params).params)
 
     def _limits(self, device: str) -> Target:
         if device:
