@@ -3,8 +3,10 @@
     python bench/shapes_merge.py results/h200/shapes bf16-shapes results/h200/shapes/bf16-shapes /tmp/res/bf16-more
 
 FIRST and LATER are tables that `bench_shapes.py` wrote, without their endings. A shape that several have is the
-last one's, with all its rungs; one that a later run had no time for, or failed at, stays as it was. Shapes come in
-the order of `shapes_data.py`, others after them. NAME.json holds the provenance of each run, the first one's first.
+last one's, with all its rungs; one that a later run had no time for, or failed at, stays as it was. A parameter that
+a kernel got since an earlier run stands in that run's rows at its default, which leaves the kernel as it was then.
+Shapes come in the order of `shapes_data.py`, others after them. NAME.json holds the provenance of each run, the first
+one's first.
 """
 
 from __future__ import annotations
@@ -20,6 +22,9 @@ from typing import Any
 from shapes_data import FAMILIES
 from shapes_table import save
 
+from sweeper.check.compose import Composer
+from sweeper.model import KernelSpec
+
 __all__ = ["main"]
 
 
@@ -28,6 +33,21 @@ def merged(tables: Sequence[list[dict[str, Any]]], taken: Sequence[set[str]]) ->
     return [
         row for table, shapes in zip(tables, taken, strict=True) for row in table if row["shape"] in shapes
     ]
+
+
+def completed(rows: Sequence[dict[str, Any]], composer: Composer) -> list[dict[str, Any]]:
+    """`rows` with every parameter that their kernels have now; those of a kernel that is gone as they are."""
+    specs: dict[str, KernelSpec] = {}
+    for name in {row["kernel"] for row in rows} & set(composer.kernels):
+        (specs[name], _) = composer.compose([f"kernel={name}"])
+    found = []
+    for row in rows:
+        spec = specs.get(row["kernel"])
+        if spec is not None and row["params"]:
+            params = spec.point_of(json.loads(row["params"])).params
+            row = {**row, "params": json.dumps(dict(sorted(params.items())))}  # noqa: PLW2901
+        found.append(row)
+    return found
 
 
 def _read(path: Path) -> list[dict[str, Any]]:
@@ -80,7 +100,8 @@ def main(given: Sequence[str] | None = None) -> int:
         later |= unknown
     family = FAMILIES[parts[""][0][0]["dtype"]]
     order = {shape: place for place, shape in enumerate(family.shapes)}
-    tables = [merged(parts[ending], taken) for ending in ("", "-rungs", "-searched")]
+    with Composer() as composer:
+        tables = [completed(merged(parts[ending], taken), composer) for ending in ("", "-rungs", "-searched")]
     for table in tables:
         table.sort(key=lambda row: order.get(row["shape"], len(order)))
     save(chosen.into, chosen.name, *tables, {"runs": runs})

@@ -290,6 +290,18 @@ class TestTheTables:
         for ending in (".csv", "-rungs.csv", "-searched.csv", ".md"):
             assert Path(f"{alone}{ending}").read_bytes() == (tmp_path / f"again{ending}").read_bytes()
 
+    def test_of_several_runs_have_every_parameter_that_a_kernel_has_now(self) -> None:
+        rows = [
+            {"kernel": "tiled", "params": "{}"},
+            {"kernel": "tiled", "params": '{"tile": 8}'},
+            {"kernel": "gone", "params": '{"a": 1}'},
+            {"kernel": None, "params": None},
+        ]
+        with Composer() as composer:
+            default = composer.compose(["kernel=tiled"])[0].default_point.params["tile"]
+            done = shapes_merge.completed(rows, composer)
+        assert [row["params"] for row in done] == [f'{{"tile": {default}}}', '{"tile": 8}', '{"a": 1}', None]
+
     def test_have_every_column_that_a_row_may_have(self) -> None:
         row = shape_row("1x8x8", Work(1, 1e9, "float32", H200), [found("a", 2.0, final(2.0, 3.0, 4.0))], 0)
         row |= warm_columns({"a": (1.0,) * 8, "cublas": (2.0,) * 8, "cublaslt": (2.0,) * 8}, "a", 0.01)
