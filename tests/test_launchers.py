@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,14 @@ from test_table import library, timed
 
 from sweeper.cli.app import main
 from sweeper.cli.command_line import gpus_named
-from sweeper.cli.job_record import JobRecord, forget_records, job_folder, read_records, write_record
+from sweeper.cli.job_record import (
+    JobRecord,
+    job_folder,
+    read_records,
+    record_before,
+    set_aside_records,
+    write_record,
+)
 from sweeper.cli.merging import merge
 from sweeper.errors import INTERRUPTED, StorageError
 from sweeper.model import Confirmed
@@ -65,9 +72,14 @@ def test_records_are_read_in_the_order_of_their_jobs_and_forgotten_without_the_s
         write_record(JobRecord(number, f"kernel=k{number}", facts={"statuses": {"ok": 1}}), folder)
     assert [record.number for _, record in read_records(tmp_path)] == [9, 10]
     assert not any(record.failed for _, record in read_records(tmp_path))
-    forget_records(tmp_path)
+    set_aside_records(tmp_path)
     assert read_records(tmp_path) == []
     assert len(list(tmp_path.glob("jobs/*/study.db"))) == 2
+    before = record_before(job_folder(tmp_path, ["kernel=k9"]))
+    assert before is not None
+    assert before.number == 9
+    set_aside_records(tmp_path)
+    assert record_before(job_folder(tmp_path, ["kernel=k9"])) is None
 
 
 def test_a_record_that_cannot_be_read_is_an_error_that_names_it(tmp_path: Path) -> None:
@@ -316,3 +328,55 @@ def test_an_interrupted_command_keeps_what_its_jobs_had(tmp_path: Path) -> None:
     assert process.returncode == INTERRUPTED, err
     assert "Traceback" not in err
     assert out.splitlines()[-1] == f"results: {tmp_path / 'out'}"
+
+
+# What an earlier command has done
+
+
+class TestTheSameCommandAgain:
+    """With launchers of ours: only jobs that are not done get a process, or a place in a queue."""
+
+    @pytest.fixture
+    def kernel(self, tmp_path: Path) -> list[str]:
+        return kernel_in(tmp_path / "mine", params={"block": [4, 8]})
+
+    def sweep(self, tmp_path: Path, kernel: Sequence[str], *more: str) -> subprocess.CompletedProcess[str]:
+        done = python(
+            *("-m", "sweeper", *kernel, *MULTIRUN, "hydra/launcher=local", "hydra.launcher.jobs=2"),
+            *("shape=16x16x16,24x24x8,32x8x8", f"results_dir={tmp_path / 'out'}", *more),
+            SWEEPER_CACHE=str(tmp_path / "cache"),
+        )
+        assert done.returncode == 0, done.stderr
+        return done
+
+    def pids(self, tmp_path: Path) -> dict[str, int]:
+        return {record.asked.split()[-1]: record.pid for _, record in read_records(tmp_path / "out")}
+
+    def test_does_nothing_where_all_is_done(self, tmp_path: Path, kernel: list[str]) -> None:
+        first = self.sweep(tmp_path, kernel)
+        assert "done before" not in first.stderr
+        assert len(rows(tmp_path / "out")) == 6
+        before, table = self.pids(tmp_path), (tmp_path / "out/trials.csv").read_bytes()
+        second = self.sweep(tmp_path, kernel)
+        assert "3 of 3 jobs were done before; resume=false does them again" in second.stderr
+        assert self.pids(tmp_path) == before
+        assert (tmp_path / "out/trials.csv").read_bytes() == table
+        assert "6 configurations in 3 jobs: 6 ok" in second.stdout
+        assert "3 of 3 jobs" not in self.sweep(tmp_path, kernel, "resume=false").stderr
+
+    def test_does_what_is_missing_and_what_has_another_source_or_configuration(
+        self, tmp_path: Path, kernel: list[str]
+    ) -> None:
+        self.sweep(tmp_path, kernel)
+        before = self.pids(tmp_path)
+        ((folder, lost),) = [pair for pair in read_records(tmp_path / "out") if pair[1].number == 2]
+        write_record(replace(lost, ended=False), folder)
+        assert "2 of 3 jobs were done before" in self.sweep(tmp_path, kernel).stderr
+        assert len(rows(tmp_path / "out")) == 6
+        after = self.pids(tmp_path)
+        assert [shape for shape, pid in after.items() if pid != before[shape]] == [lost.asked.split()[-1]]
+
+        assert "done before" not in self.sweep(tmp_path, kernel, "measure.max_samples=60").stderr
+        source = tmp_path / "mine" / "mine.cu"
+        source.write_text(source.read_text() + "// other\n")
+        assert "done before" not in self.sweep(tmp_path, kernel, "measure.max_samples=60").stderr

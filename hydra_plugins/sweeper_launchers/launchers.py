@@ -69,11 +69,13 @@ class _Ours(Launcher):
         self.hydra_context, self.task_function, self.config = hydra_context, task_function, config
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-        from sweeper.cli.launchers import handed_jobs
+        from sweeper.cli.launchers import handed_jobs, undone
 
-        self.run(
-            handed_jobs(self.hydra_context, self.task_function, self.config, job_overrides, initial_job_idx)
+        jobs = handed_jobs(
+            self.hydra_context, self.task_function, self.config, job_overrides, initial_job_idx
         )
+        if left := undone(jobs):
+            self.run(left)
         # How each has ended is in its record, whatever became of its process.
         return [
             JobReturn(overrides=list(overrides), status=JobStatus.COMPLETED) for overrides in job_overrides

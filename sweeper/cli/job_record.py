@@ -22,10 +22,19 @@ from sweeper.errors import StorageError
 from sweeper.status import Status
 from sweeper.wire import WireError, from_wire, to_wire
 
-__all__ = ["JOBS_FOLDER", "JobRecord", "forget_records", "job_folder", "read_records", "write_record"]
+__all__ = [
+    "JOBS_FOLDER",
+    "JobRecord",
+    "job_folder",
+    "read_records",
+    "record_before",
+    "set_aside_records",
+    "write_record",
+]
 
 JOBS_FOLDER = "jobs"
 _FILE = "job.json"
+_BEFORE = "job.before.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +108,20 @@ def read_records(results: Path) -> list[tuple[Path, JobRecord]]:
     return sorted(found, key=lambda pair: pair[1].number)
 
 
-def forget_records(results: Path) -> None:
-    """Delete the records in `results`, of whichever command they are; the jobs' stores stay."""
-    for path in (results / JOBS_FOLDER).glob(f"*/{_FILE}"):
+def set_aside_records(results: Path) -> None:
+    """Let the records in `results`, of whichever command they are, be those of the command before.
+
+    Those of the one before that are deleted. The jobs' stores stay.
+    """
+    for path in (results / JOBS_FOLDER).glob(f"*/{_BEFORE}"):
         path.unlink(missing_ok=True)
+    for path in (results / JOBS_FOLDER).glob(f"*/{_FILE}"):
+        path.replace(path.with_name(_BEFORE))
+
+
+def record_before(folder: Path) -> JobRecord | None:
+    """How the job in `folder` ended under the command before; None where that is not known."""
+    try:
+        return from_wire(JobRecord, json.loads((folder / _BEFORE).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError, WireError):
+        return None

@@ -20,7 +20,8 @@ import yaml
 
 from sweeper.cli import terminal
 from sweeper.cli.command_line import Arguments
-from sweeper.cli.job_record import JobRecord, forget_records, read_records
+from sweeper.cli.described import flat_kernels, kernel_file
+from sweeper.cli.job_record import JobRecord, read_records, set_aside_records
 from sweeper.cli.planned import asked, plan_file, planned_jobs
 from sweeper.cli.run_records import records_of
 from sweeper.cli.storing import STORE_FILE, open_store, studies_in
@@ -28,7 +29,7 @@ from sweeper.cli.yaml_lint import lint
 from sweeper.config import Config, validate
 from sweeper.errors import INTERRUPTED, ConfigError, NoValidConfiguration, StorageError, SweeperError
 from sweeper.model import Status, TimeSource
-from sweeper.paths import conf_dir, kernels_dir
+from sweeper.paths import conf_dir
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -107,7 +108,7 @@ class Jobs:
         try:
             self._arguments.folder.mkdir(parents=True, exist_ok=True)
             plan_file(self._arguments.folder).unlink(missing_ok=True)
-            forget_records(self._arguments.folder)
+            set_aside_records(self._arguments.folder)
         except OSError as error:
             raise StorageError(
                 f"results folder {self._arguments.folder}: {error.strerror or error}",
@@ -121,10 +122,7 @@ class Jobs:
         self._warn_hidden(folder)
         for path in sorted(folder.glob("*.yaml")):
             lint(path)
-            node = yaml.safe_load(path.read_text(encoding="utf-8"))
-            described = isinstance(node, Mapping) and {"source", "entry"} <= set(node)
-            if described and not (conf_dir() / "kernel" / path.name).is_file():
-                self._flat_kernels[path.stem] = path
+        self._flat_kernels |= flat_kernels(folder)
 
     def _warn_hidden(self, folder: Path) -> None:
         for path in [*folder.glob("*/*.yaml"), *folder.glob("*.yaml")]:
@@ -262,17 +260,10 @@ class Jobs:
         """The YAML file that the job's kernel came from, linted where it is the user's own."""
         from hydra.core.hydra_config import HydraConfig
 
-        runtime = HydraConfig.get().runtime
-        choice = str(runtime.choices["kernel"])
-        for source in runtime.config_sources:
-            path = Path(source.path) / "kernel" / f"{choice}.yaml"
-            if source.provider != "schema" and path.is_file():
-                if Path(source.path) != conf_dir():
-                    lint(path)
-                return path
-        if choice in self._flat_kernels:
-            return self._flat_kernels[choice]
-        return kernels_dir() / f"{choice}.yaml"
+        path = kernel_file(HydraConfig.get().runtime)
+        if path.parent.parent != conf_dir():
+            lint(path)
+        return path
 
     def _record(
         self, config: Mapping[str, Any], facts: Mapping[str, Any], code: int, started: datetime

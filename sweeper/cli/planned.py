@@ -10,7 +10,7 @@ import yaml
 
 from sweeper.redaction import redact
 
-__all__ = ["asked", "command_folder", "own_overrides", "plan_file", "planned_jobs", "told"]
+__all__ = ["asked", "command_folder", "own_among", "own_overrides", "plan_file", "planned_jobs", "told"]
 
 # What the command line gets from us, not from the user.
 _OURS = ("results_dir=", "shape.name=")
@@ -25,7 +25,12 @@ def own_overrides() -> list[str]:
     """What distinguishes this job: the overrides that Hydra composed it from, without those that say where."""
     from hydra.core.hydra_config import HydraConfig
 
-    return [o for o in map(str, HydraConfig.get().overrides.task) if not o.lstrip("+").startswith(_OURS[0])]
+    return own_among(map(str, HydraConfig.get().overrides.task))
+
+
+def own_among(overrides: Iterable[str]) -> list[str]:
+    """`overrides` without those that say where the results go."""
+    return [override for override in overrides if not override.lstrip("+").startswith(_OURS[0])]
 
 
 def asked() -> str:

@@ -133,6 +133,7 @@ def test_twelve_jobs_of_which_one_is_killed_and_one_requeued_are_complete_after_
     (tmp_path / "second.txt").write_text(err + out)
     assert process.returncode == 0, err
     assert multirun.measured() == complete
+    assert "11 of 12 jobs were done before" in err
     assert "missing" not in out
     assert f"results: {multirun.out}" in out
 

@@ -6,7 +6,7 @@ import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from hydra.types import HydraContext, TaskFunction
@@ -28,13 +28,34 @@ class HandedJob:
     singletons: Mapping[type, Any]
 
     @property
-    def asked(self) -> str:
-        """`kernel=tiled shape=odd`, as the job's record will have it."""
+    def own(self) -> list[str]:
+        """What distinguishes it from the other jobs of the multirun, as the job itself will see it."""
         from hydra.core.utils import filter_overrides
 
+        from sweeper.cli.planned import own_among
+
+        return own_among(filter_overrides(self.overrides))
+
+    @property
+    def asked(self) -> str:
+        """`kernel=tiled shape=odd`, as the job's record will have it."""
         from sweeper.cli.planned import told
 
-        return told(filter_overrides(self.overrides))
+        return told(self.own)
+
+    def composed(self) -> tuple[DictConfig, dict[str, Any]]:
+        """Hydra's account of the job, and its whole configuration in plain containers, not yet validated.
+
+        Raises Hydra's errors and OmegaConf's.
+        """
+        from omegaconf import OmegaConf, open_dict
+
+        config = self.context.config_loader.load_sweep_config(self.config, list(self.overrides))
+        runtime = config.hydra.runtime
+        with open_dict(config):
+            del config["hydra"]
+        plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+        return runtime, cast("dict[str, Any]", plain)
 
     def __call__(self) -> None:
         """Run it in this process. What it raises is raised; its record says the same to the command."""

@@ -1,0 +1,38 @@
+"""Where the description of a job's kernel lies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from sweeper.paths import conf_dir, kernels_dir
+
+__all__ = ["flat_kernels", "kernel_file"]
+
+
+def kernel_file(runtime: Any) -> Path:
+    """The YAML file that the kernel of a composed job came from; `runtime` is `hydra.runtime` of its configuration."""
+    choice = str(runtime.choices["kernel"])
+    sources = [source for source in runtime.config_sources if source.provider != "schema"]
+    for source in sources:
+        path = Path(source.path) / "kernel" / f"{choice}.yaml"
+        if path.is_file():
+            return path
+    for source in sources:
+        if source.provider == "command-line" and (found := flat_kernels(Path(source.path)).get(choice)):
+            return found
+    return kernels_dir() / f"{choice}.yaml"
+
+
+def flat_kernels(folder: Path) -> dict[str, Path]:
+    """Kernels by name that lie directly in `folder`, a `--config-dir`; none that has a shipped one's name."""
+    found = {}
+    for path in sorted(folder.glob("*.yaml")):
+        node = yaml.safe_load(path.read_text(encoding="utf-8"))
+        described = isinstance(node, Mapping) and {"source", "entry"} <= set(node)
+        if described and not (conf_dir() / "kernel" / path.name).is_file():
+            found[path.stem] = path
+    return found
