@@ -118,6 +118,25 @@ class TestWhereASearchBegins:
         assert len(chosen) == 2
         assert all(0 <= row < len(space) for row in chosen)
 
+    def test_may_well_ask_the_seeds_that_are_left_and_what_its_strategy_thinks_of(self) -> None:
+        with Composer() as composer:
+            spec, _ = composer.compose(["kernel=gemv"])
+        space = feasible_space(spec, {**dims_of("8x512x512"), "LDA": 512, "LDB": 512, "LDC": 512}, H200)
+        strategy = make("guided", space, 0, {"startup": 2})
+        seeded = Seeded(strategy, [2, 0, 5])
+        assert seeded.likely(2) == [2, 0]
+        for row in seeded.ask(2):
+            assert seeded.has_taken(row)
+            seeded.tell(row, 1.0)
+        assert not seeded.has_taken(5)
+        assert seeded.likely(1) == [5]
+        (row,) = seeded.ask()
+        seeded.tell(row, 2.0)
+        seeded.ask()
+        likely = seeded.likely(4)
+        assert len(likely) == 4
+        assert not {0, 2, 5} & set(likely)
+
     def test_goes_on_with_the_search_and_asks_nothing_twice(self) -> None:
         with Composer() as composer:
             spec, _ = composer.compose(["kernel=tiled"])
