@@ -389,6 +389,11 @@ class TestBuildingWhatMayBeAsked:
         assert idle[0].built_ahead
         assert not busy[0].built_ahead
 
+    def test_each_configuration_is_named_once_however_often_it_is_likely(self) -> None:
+        world, _ = self.searched(3)
+        keys = [point.key for point in world.built_ahead]
+        assert len(keys) == len(set(keys))
+
     def test_what_is_built_beforehand_is_within_the_budget(self) -> None:
         world, _ = self.searched(3, budget=3)
         assert len(world.built_ahead) <= 2

@@ -13,18 +13,21 @@ from sweeper.paths import conf_dir, kernels_dir
 __all__ = ["flat_kernels", "kernel_file"]
 
 
-def kernel_file(runtime: Any) -> Path:
-    """The YAML file that the kernel of a composed job came from; `runtime` is `hydra.runtime` of its configuration."""
+def kernel_file(runtime: Any, flat: Mapping[str, Path] | None = None) -> Path:
+    """The YAML file that the kernel of a composed job came from; `runtime` is `hydra.runtime` of its configuration.
+
+    `flat` are the kernels that lie directly in its `--config-dir`s, where they are known already.
+    """
     choice = str(runtime.choices["kernel"])
     sources = [source for source in runtime.config_sources if source.provider != "schema"]
     for source in sources:
         path = Path(source.path) / "kernel" / f"{choice}.yaml"
         if path.is_file():
             return path
-    for source in sources:
-        if source.provider == "command-line" and (found := flat_kernels(Path(source.path)).get(choice)):
-            return found
-    return kernels_dir() / f"{choice}.yaml"
+    if flat is None:
+        given = [Path(source.path) for source in sources if source.provider == "command-line"]
+        flat = {name: path for folder in given for name, path in flat_kernels(folder).items()}
+    return flat.get(choice, kernels_dir() / f"{choice}.yaml")
 
 
 def flat_kernels(folder: Path) -> dict[str, Path]:

@@ -12,7 +12,7 @@ import json
 import os
 import re
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -99,8 +99,7 @@ def read_records(results: Path) -> list[tuple[Path, JobRecord]]:
     found = []
     for path in sorted((results / JOBS_FOLDER).glob(f"*/{_FILE}")):
         try:
-            node: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-            found.append((path.parent, from_wire(JobRecord, node)))
+            found.append((path.parent, _record_at(path)))
         except (OSError, ValueError, TypeError, WireError) as error:
             raise StorageError(
                 f"{path} is no record of a job: {error}", hint="delete it, and run again"
@@ -122,6 +121,11 @@ def set_aside_records(results: Path) -> None:
 def record_before(folder: Path) -> JobRecord | None:
     """How the job in `folder` ended under the command before; None where that is not known."""
     try:
-        return from_wire(JobRecord, json.loads((folder / _BEFORE).read_text(encoding="utf-8")))
+        return _record_at(folder / _BEFORE)
     except (OSError, ValueError, TypeError, WireError):
         return None
+
+
+def _record_at(path: Path) -> JobRecord:
+    """Raises OSError, ValueError, TypeError and WireError where there is no whole record."""
+    return from_wire(JobRecord, json.loads(path.read_text(encoding="utf-8")))

@@ -260,8 +260,9 @@ class Jobs:
         """The YAML file that the job's kernel came from, linted where it is the user's own."""
         from hydra.core.hydra_config import HydraConfig
 
-        path = kernel_file(HydraConfig.get().runtime)
-        if path.parent.parent != conf_dir():
+        path = kernel_file(HydraConfig.get().runtime, self._flat_kernels)
+        # Those that lie elsewhere were linted when they were found, or are shipped.
+        if path.parent.name == "kernel" and path.parent.parent != conf_dir():
             lint(path)
         return path
 

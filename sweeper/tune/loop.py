@@ -162,6 +162,7 @@ class StudySearch:
         self._space = space
         self._make_strategy = strategy
         self._strategy: Strategy | None = None
+        self._named: set[int] = set()
         self._recorder = recorder
         self._listener = listener
         self._lookahead = lookahead
@@ -222,7 +223,10 @@ class StudySearch:
         if count <= 0:
             return
         with tally.timed("search"):
-            points = [self._space.point(row) for row in strategy.likely(count)]
+            # What was named before is built, or under way, or known.
+            rows = [row for row in strategy.likely(count) if row not in self._named]
+            self._named.update(rows)
+            points = [self._space.point(row) for row in rows]
         with tally.timed("store"):
             unknown = [p for p in points if self._recorder.find(p.params, Role.CANDIDATE) is None]
         world.build_ahead(unknown)
