@@ -185,7 +185,8 @@ def summary(rows: Sequence[Mapping[str, Any]], within: float) -> str:
         pair = {row["side"]: row for row in rows if row["seed"] == seed}
         mine, other = pair.get(OURS), pair.get(THEIRS)
         ratio = ""
-        if mine and other and mine["arrived"]:
+        # Who has measured nothing has failed, which says nothing of how long it takes.
+        if mine and other and mine["arrived"] and other["configurations"]:
             ratios.append(other["seconds"] / mine["seconds"])
             least = least or not other["arrived"]
             ratio = f"{'' if other['arrived'] else '≥ '}{ratios[-1]:.1f}"

@@ -133,6 +133,7 @@ def parsed(given: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(given: Sequence[str] | None = None) -> int:
+    """Measure the shapes that `given` (the command line) names; 3 where there is no GPU."""
     chosen = parsed(given)
     missing = why_no_gpu(ask=True)
     if missing:

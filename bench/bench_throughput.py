@@ -340,6 +340,7 @@ def _kernel_tuner_version() -> str | None:
 
 
 def main(given: Sequence[str] | None = None) -> int:
+    """Run every part that `given` (the command line) names; 3 where there is no GPU, 1 where no run came to an end."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

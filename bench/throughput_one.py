@@ -17,6 +17,7 @@ __all__ = ["main"]
 
 
 def main(given: Sequence[str] | None = None) -> int:
+    """Do the one run that `given` (the command line) names, and print it."""
     parser = argparse.ArgumentParser()
     parser.add_argument("part")
     parser.add_argument("points", type=int)

@@ -61,6 +61,14 @@ def test_who_did_not_arrive_gives_the_least_ratio_there_can_be() -> None:
     assert "at least 7.5 (5.0 to 10.0, 2 seeds)" in text
 
 
+def test_who_failed_before_it_measured_anything_is_no_rival() -> None:
+    row = {"arrived": True, "configurations": 5, "first_s": 1.0, "params": {}, "recorded_ms": 1.0}
+    failed = {"seed": 0, "side": wall.THEIRS, "seconds": 6.0, "arrived": False, "configurations": 0}
+    text = wall.summary([{**row, "seed": 0, "side": wall.OURS, "seconds": 2.0}, {**row, **failed}], 0.01)
+    assert "| 0 | 2.00 | 5 | > 6.00 | 0 |  |" in text
+    assert "Median" not in text
+
+
 @pytest.mark.parametrize("kernel", ["warp_tile", "register_tile", "vector_loads"])
 def test_kernel_tuner_gets_the_same_source_with_its_arguments_in_front(kernel: str) -> None:
     with Composer() as composer:
